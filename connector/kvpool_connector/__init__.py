@@ -1,0 +1,1 @@
+"""kvpool inside the engine: the environment contract, the launcher and the vLLM KV connector."""
