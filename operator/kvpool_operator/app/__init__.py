@@ -1,0 +1,1 @@
+"""kopf wiring, settings, metrics and health: the process around the reconcilers."""

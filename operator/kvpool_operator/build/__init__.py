@@ -1,0 +1,1 @@
+"""Pure builders: decisions in, Kubernetes objects as plain dicts out."""

@@ -1,0 +1,1 @@
+"""`kubectl kvpool`: the command line over the same plans and builders."""

@@ -1,0 +1,1 @@
+"""The API server behind one small port, and the rules by which children are written."""

@@ -1,0 +1,1 @@
+"""One short story per kind: look, decide, act, say."""
