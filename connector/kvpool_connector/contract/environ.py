@@ -7,10 +7,9 @@ upstream name; `KVPOOL_*` is for what has none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-from typing_extensions import Self
 
 Backend = Literal["mooncake"]
 Connector = Literal["Native", "AscendStore"]

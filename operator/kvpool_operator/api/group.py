@@ -70,7 +70,7 @@ class ModelSource(Model):
     )
 
     type: Literal["HostPath", "PersistentVolumeClaim", "Image"]
-    """HostPath and PersistentVolumeClaim are mounted read-only at the model's path; Image: the engine's image has it."""
+    """HostPath and PersistentVolumeClaim are mounted read-only at the model path; Image: the engine image holds it."""
     host_path: HostPathSource | None = None
     """With type: HostPath."""
     persistent_volume_claim: ClaimSource | None = None
