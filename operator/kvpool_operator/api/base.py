@@ -54,6 +54,8 @@ def list_map(*keys: str) -> dict[str, Any]:
 
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 PRESERVE: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
+STRUCTURAL_DEFAULT: dict[str, Any] = {"x-structural-default": True}
+"""The API server itself fills in the field's default; never for what reaches a pod."""
 
 Quantity = Annotated[
     str,
@@ -62,7 +64,7 @@ Quantity = Annotated[
         max_length=20,
         json_schema_extra=rules(
             Rule(
-                "quantity(self).isInteger()",
+                "isQuantity(self) && quantity(self).isInteger()",
                 "sizes have no decimals: write a whole number with Ki, Mi, Gi or Ti, such as 20Gi",
             )
         ),

@@ -48,7 +48,7 @@ def _alignment_rules() -> list[Rule]:
         out.append(
             Rule(
                 f"self.hardware.series != '{row.series}' || self.hardware.link != '{row.link}' || "
-                f"!quantity(self.segment.size).isInteger() || "
+                f"!isQuantity(self.segment.size) || !quantity(self.segment.size).isInteger() || "
                 f"quantity(self.segment.size).asInteger() % {row.segment_alignment} == 0",
                 f"on {row.name} spec.segment.size must be a whole multiple of {unit}; "
                 "the store does not round, so choose the next lower or higher multiple",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from kvpool_operator.api.base import FreeObject, Model, Rule, rules
+from kvpool_operator.api.base import STRUCTURAL_DEFAULT, FreeObject, Model, Rule, rules
 
 
 class InferenceRoleSpec(Model):
@@ -23,7 +23,7 @@ class InferenceRoleSpec(Model):
         ),
     )
 
-    replicas: Annotated[int, Field(ge=0, le=1000)] = 1
+    replicas: Annotated[int, Field(ge=0, le=1000, json_schema_extra=STRUCTURAL_DEFAULT)] = 1
     """Replicas wanted."""
     group_replicas: Annotated[int | None, Field(ge=0, le=1000)] = None
     """Set by the operator where the group fixes the number."""
