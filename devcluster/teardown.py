@@ -30,7 +30,8 @@ def down(profile: Profile, tools: Tools) -> None:
         return
     processes = ProcessTable(profile.folder)
     processes.stop(*node.AGENTS, simulated.NAME, "kube-controller-manager", "kube-scheduler")
-    processes.stop("kube-apiserver")
+    # Without etcd the API server waits out its own time limit.
+    processes.stop("kube-apiserver", wait=8.0 if processes.alive("etcd") else 1.0)
     processes.stop("etcd")
     namespaces = node.network_namespaces() if profile.has_node else set()
     if profile.has_node:
@@ -110,7 +111,7 @@ def leftovers(profile: Profile) -> list[str]:
         found += [f"network namespace {path}" for path in host.network_namespaces()]
         found += [f"network link {name}" for name in host.network_links(node.BRIDGE)]
         found += [f"{program} chain {table}/{chain}" for program, table, chain in host.kubernetes_chains()]
-        found += [f"cgroup {path}" for path in host.pod_cgroups()]
+        found += [f"cgroup {path}" for path in host.pod_cgroups() if path.name == "kubepods"]
         fixed = [Path(folder) for folder in ("/var/lib/kubelet", "/var/lib/cni", "/var/log/containers")]
         found += [f"folder {folder}" for folder in fixed if folder.exists()]
     return [f"{profile.name}: {line}" for line in found]
