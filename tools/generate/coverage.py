@@ -52,7 +52,10 @@ def _page(rows: Sequence[Row]) -> str:
         "",
         *table(
             ("", "rows", "with a field", "with a test"),
-            [*(_count(title, [r for r in rows if r.kind == kind]) for kind, title in KINDS.items()), _count("All", rows)],
+            [
+                *(_count(title, [r for r in rows if r.kind == kind]) for kind, title in KINDS.items()),
+                _count("All", rows),
+            ],
         ),
     ]
     for kind, title in KINDS.items():

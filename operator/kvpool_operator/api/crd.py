@@ -17,7 +17,8 @@ from kvpool_operator.api.pool import KVPool
 from kvpool_operator.api.role import InferenceRole
 from kvpool_operator.api.schema import Schema, structural_schema
 
-CATEGORY = "kvpool"
+CATEGORY = "kvpool-all"
+"""`kubectl get kvpool-all`. Not the name of a kind: kubectl would read `get kvpool NAME` as the category."""
 
 _API_VERSION_TEXT = "Group and version of the API, kvpool.dev/v1alpha1."
 _KIND_TEXT = "The kind of this object."
