@@ -41,14 +41,14 @@ class HostPathSource(Model):
     """A folder of the node."""
 
     path: Annotated[str, Field(pattern=r"^/[^\s]*$", max_length=1024)]
-    """Absolute path of the folder that holds the model folder or is it."""
+    """Absolute path of the model's folder on every node that runs engines."""
 
 
 class ClaimSource(Model):
     """A PersistentVolumeClaim of the group's namespace."""
 
     claim_name: Name
-    """Name of the claim."""
+    """Name of the claim; its root is the model's folder."""
 
 
 class ModelSource(Model):

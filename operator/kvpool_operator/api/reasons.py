@@ -33,6 +33,7 @@ class Reason(StrEnum):
     MISALIGNED_SEGMENT = ("MisalignedSegment", "The segment is not a whole multiple of what the hardware needs.")
     MANAGED_ENV = ("ManagedVariable", "A variable that the pool or the hardware decides is set by hand.")
     MANAGED_ARGUMENT = ("ManagedArgument", "An engine argument that the operator renders is set by hand.")
+    NO_PROGRESS = ("NoProgress", "Pods of a new revision do not become ready; the old ones keep serving meanwhile.")
     FOREIGN_OBJECT = ("ForeignObject", "An object with a child's name belongs to someone else; it is left alone.")
     INVALID_SPEC = ("InvalidSpec", "The API server refused a child; the message is its answer.")
     RENDERING_CHANGED = (

@@ -44,6 +44,8 @@ class Hardware:
     capabilities: tuple[str, ...] = ()
     privileged: bool = False
     uses_local_buffer: bool = True
+    shared_memory: int = 16 * GIB
+    """Size limit of /dev/shm, in bytes; counts against the pod's memory."""
     default_connector: Literal["Native", "AscendStore"] = "AscendStore"
     floors: tuple[str, ...] = ()
     source: str = ""
@@ -81,6 +83,7 @@ _ROWS = (
         resource_name=None,
         devices_per_node=1,
         segment_alignment=16 * MIB,
+        shared_memory=GIB,
         default_connector="Native",
         source="Mooncake over TCP without an accelerator; 16 MiB is its slab size",
     ),

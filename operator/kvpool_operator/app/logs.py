@@ -1,0 +1,48 @@
+"""Logs: one line an event, JSON by default, with the object's namespace, name and generation as fields."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+FIELDS = ("kind", "namespace", "name", "generation", "seconds", "written", "stalled", "retry_seconds")
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        entry: dict[str, Any] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= {name: getattr(record, name) for name in FIELDS if getattr(record, name, None) not in (None, "", ())}
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
+
+
+class TextFormatter(logging.Formatter):
+    """A record for people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with the fields behind the message."""
+        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} {record.getMessage()}"
+        fields = " ".join(
+            f"{name}={getattr(record, name)}" for name in FIELDS if getattr(record, name, None) not in (None, "", ())
+        )
+        line = f"{line} {fields}" if fields else line
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure_logging(log_format: str, level: str) -> None:
+    """Set up the root logger; kopf's own chatter starts at warnings."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in ("kopf", "aiohttp.access"):
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
