@@ -1,4 +1,4 @@
-"""`docs/guide-coverage.md`: what of the deployment guide the product carries, counted from the rows of the toml file."""
+"""`docs/guide-coverage.md`: what of the deployment guide the product carries, counted from the toml file."""
 
 from __future__ import annotations
 

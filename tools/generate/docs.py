@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvpool_connector.contract.quantity import PATTERN
 from kvpool_operator.api import API_VERSION
 from kvpool_operator.api.crd import KINDS, root_schema
 from kvpool_operator.api.reasons import Reason
-from kvpool_connector.contract.quantity import PATTERN
 from tools.generate.text import NOTICE, code, table
 
 Schema = dict[str, Any]
@@ -100,8 +100,8 @@ def _pointed(path: str, entry: Schema) -> str:
 
 def _reasons() -> str:
     lines = [
-        "Every reason that a condition of a KVPool or an InferenceGroup can carry. They are part of the API: alerts may "
-        "match on them.",
+        "Every reason that a condition of a KVPool or an InferenceGroup can carry. They are part of the API: "
+        "alerts may match on them.",
         "",
         *table(("reason", "meaning"), ((code(str(reason.value)), reason.meaning) for reason in Reason)),
     ]
