@@ -211,6 +211,7 @@ class RolloutSpec(Model):
     """How long a stopping engine may finish its requests; 600 when left out."""
 
 
+_TENSOR = "(has({0}.parallelism) && has({0}.parallelism.tensor) ? {0}.parallelism.tensor : 1)"
 _ONE = "self.roles.filter(r, r.type == '{}').size()"
 
 
@@ -230,6 +231,18 @@ class InferenceGroupSpec(Model):
                 "!has(self.kv.loadFailurePolicy) || self.kv.loadFailurePolicy != 'Recompute'",
                 "hybrid attention cannot recompute after a failed load: set kv.loadFailurePolicy to Fail or drop it",
                 ".kv.loadFailurePolicy",
+            ),
+            Rule(
+                "!has(self.kv) || !has(self.kv.transfer) || self.kv.transfer != 'P2P' || "
+                "!has(self.engine.connector) || self.engine.connector != 'Native'",
+                "P2P goes with engine.connector AscendStore; with Native set kv.transfer to Pool",
+                ".kv.transfer",
+            ),
+            Rule(
+                "!self.roles.exists(p, p.type == 'Prefill' && self.roles.exists(d, d.type == 'Decode' && "
+                f"{_TENSOR.format('p')} < {_TENSOR.format('d')}))",
+                "prefill's parallelism.tensor must not be below decode's: each decode rank reads from its own prefill rank",
+                ".roles",
             ),
         ),
     )

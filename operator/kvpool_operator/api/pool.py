@@ -122,6 +122,18 @@ class AllowedNamespaces(Model):
 class MasterSpec(Model):
     """The Mooncake master."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "(has(self.evictionPercent) ? self.evictionPercent : 10) < "
+                "(has(self.evictionHighWatermarkPercent) ? self.evictionHighWatermarkPercent : 90)",
+                "evictionPercent (10 when left out) must be below evictionHighWatermarkPercent (90 when left out): "
+                "one eviction cannot free more than there is",
+                ".evictionPercent",
+            )
+        ),
+    )
+
     resources: Resources | None = None
     """Requests and limits; the memory request grows with the expected number of keys (about 1 KiB a key)."""
     rpc_threads: Annotated[int | None, Field(ge=1, le=256)] = None

@@ -6,7 +6,11 @@ import json
 import logging
 from typing import Any
 
-FIELDS = ("kind", "namespace", "name", "generation", "seconds", "written", "stalled", "retry_seconds")
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """The fields a caller gave as `extra={"fields": {...}}`, without empty ones."""
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return {name: value for name, value in fields.items() if value not in (None, "", ())}
 
 
 class JsonFormatter(logging.Formatter):
@@ -20,7 +24,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry |= {name: getattr(record, name) for name in FIELDS if getattr(record, name, None) not in (None, "", ())}
+        entry |= fields_of(record)
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry)
@@ -32,9 +36,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, with the fields behind the message."""
         line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} {record.getMessage()}"
-        fields = " ".join(
-            f"{name}={getattr(record, name)}" for name in FIELDS if getattr(record, name, None) not in (None, "", ())
-        )
+        fields = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
         line = f"{line} {fields}" if fields else line
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

@@ -51,6 +51,8 @@ async def run(settings: Settings) -> None:
         runners = await serve(settings.health_port, settings.metrics_port, metrics, ready.is_set)
         tasks = [asyncio.create_task(work(queue, context, metrics)) for _ in range(settings.workers)]
         tasks.append(asyncio.create_task(resync(queue, api, settings.namespaces, settings.resync_seconds)))
+        for task in tasks:
+            task.add_done_callback(lambda _: stop.set())  # a worker that dies must not leave a half-alive operator
         log.info("kvpool operator starts")
         try:
             await kopf.operator(
@@ -67,9 +69,12 @@ async def run(settings: Settings) -> None:
             queue.close()
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
             for runner in runners:
                 await runner.cleanup()
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
 
 
 async def load_configuration() -> Configuration:

@@ -44,19 +44,23 @@ async def _reconcile_once(queue: WorkQueue[Key], key: Key, context: Context, met
     except ObserveAgainError as error:
         result = "observe_again"
         delay = queue.retry(key)
-        log.debug("looking again: %s", error, extra={**fields, "retry_seconds": delay})
+        log.debug("looking again: %s", error, extra={"fields": {**fields, "retry_seconds": delay}})
     except TransientError as error:
         result = "transient"
         delay = queue.retry(key)
-        log.warning("the API server did not answer as it should: %s", error, extra={**fields, "retry_seconds": delay})
+        log.warning(
+            "the API server did not answer as it should: %s",
+            error,
+            extra={"fields": {**fields, "retry_seconds": delay}},
+        )
     except ApiError as error:
         result = "refused"
         delay = queue.retry(key)
-        log.error("the API server refused a request: %s", error, extra={**fields, "retry_seconds": delay})
+        log.error("the API server refused a request: %s", error, extra={"fields": {**fields, "retry_seconds": delay}})
     except Exception:
         result = "error"
         delay = queue.retry(key)
-        log.exception("reconcile failed", extra={**fields, "retry_seconds": delay})
+        log.exception("reconcile failed", extra={"fields": {**fields, "retry_seconds": delay}})
     else:
         queue.forget(key)
         _account(key, report, metrics, fields, loop.time() - started)
@@ -71,8 +75,13 @@ def _account(key: Key, report: Report, metrics: Metrics, fields: Mapping[str, st
     metrics.stalled.labels(*key).set(1 if report.stalled else 0)
     metrics.writes.labels(key.kind).inc(len(report.written))
     if report.written:
-        extra = {**fields, "generation": report.generation, "seconds": round(seconds, 3), "written": report.written}
-        log.info("reconciled", extra={**extra, "stalled": report.stalled})
+        outcome = {
+            "generation": report.generation,
+            "seconds": round(seconds, 3),
+            "written": list(report.written),
+            "stalled": report.stalled,
+        }
+        log.info("reconciled", extra={"fields": {**fields, **outcome}})
 
 
 async def resync(queue: WorkQueue[Key], api: ClusterAPI, namespaces: tuple[str, ...], seconds: float) -> None:

@@ -21,7 +21,7 @@ _ITEM_KEYS: tuple[tuple[str, ...], ...] = (
     ("uid",),
     ("type",),
 )
-_ATOMIC_FIELDS = frozenset({"command", "args", "tolerations", "rules", "subjects", "accessModes"})
+_ATOMIC_FIELDS = frozenset((f".{name}",) for name in ("command", "args", "tolerations", "rules", "subjects"))
 _QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")
 _FACTOR = {
     None: Decimal(1),
@@ -35,41 +35,48 @@ _FACTOR = {
     "Gi": Decimal(2**30),
     "Ti": Decimal(2**40),
 }
-_QUANTITY_PARENTS = frozenset({"requests", "limits", "sizeLimit"})
+_QUANTITY_PARENTS = frozenset({".requests", ".limits", ".sizeLimit"})
 
 
-def first_difference(desired: Any, observed: Any, path: str = "") -> str | None:
+def first_difference(desired: Any, observed: Any) -> str | None:
     """The path of the first place where the observed object does not hold what is desired; None when it holds all."""
-    field = path.rsplit(".", 1)[-1]
+    found = _difference(desired, observed, ())
+    return None if found is None else "".join(found) or "."
+
+
+_Path = tuple[str, ...]
+"""Steps from the root: `.name` for a member, `[2]` for an item."""
+
+
+def _difference(desired: Any, observed: Any, path: _Path) -> _Path | None:
     if isinstance(desired, Mapping):
         return _map_difference(desired, observed, path)
     if isinstance(desired, list | tuple):
-        return _list_difference(list(desired), observed, path, atomic=field in _ATOMIC_FIELDS)
+        return _list_difference(list(desired), observed, path)
     if desired == observed or (not desired and observed is None):  # the API server drops zero values
         return None
-    parent = path.rsplit(".", 2)[-2] if path.count(".") > 1 else ""
-    if (field in _QUANTITY_PARENTS or parent in _QUANTITY_PARENTS) and _same_quantity(desired, observed):
+    if _QUANTITY_PARENTS.intersection(path[-2:]) and _same_quantity(desired, observed):
         return None
-    return path or "."
+    return path
 
 
-def _map_difference(desired: Mapping[str, Any], observed: Any, path: str) -> str | None:
+def _map_difference(desired: Mapping[str, Any], observed: Any, path: _Path) -> _Path | None:
     if not desired and not observed:
         return None
     if not isinstance(observed, Mapping):
-        return path or "."
+        return path
     for key, value in desired.items():
         if value is None or value == {} or value == []:
             continue
-        if difference := first_difference(value, observed.get(key), f"{path}.{key}"):
-            return difference
+        if (found := _difference(value, observed.get(key), (*path, f".{key}"))) is not None:
+            return found
     return None
 
 
-def _list_difference(desired: list[Any], observed: Any, path: str, atomic: bool) -> str | None:
+def _list_difference(desired: list[Any], observed: Any, path: _Path) -> _Path | None:
     if not isinstance(observed, list):
         return None if not desired else path
-    keys = None if atomic else _item_keys(desired, observed)
+    keys = None if path[-1:] in _ATOMIC_FIELDS else _item_keys(desired, observed)
     if keys is None:
         if len(desired) != len(observed):
             return path
@@ -78,8 +85,8 @@ def _list_difference(desired: list[Any], observed: Any, path: str, atomic: bool)
         by_key = {tuple(item.get(key) for key in keys): item for item in observed}
         pairs = [(item, by_key.get(tuple(item.get(key) for key in keys))) for item in desired]
     for index, (want, have) in enumerate(pairs):
-        if difference := first_difference(want, have, f"{path}[{index}]"):
-            return difference
+        if (found := _difference(want, have, (*path, f"[{index}]"))) is not None:
+            return found
     return None
 
 
