@@ -45,6 +45,9 @@ ACCEPTED: dict[str, Object] = {
             "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
         },
     ),
+    "prefill split more than decode": changed(
+        group(), spec__engine__connector="AscendStore", spec__roles__0__parallelism={"tensor": 2}
+    ),
     "a role of the group's number": role(replicas=3, groupReplicas=3),
     "a role that scales itself": role(replicas=7),
 }
@@ -136,6 +139,21 @@ REFUSED: dict[str, tuple[Object, str, str]] = {
         changed(group(), spec__engine__env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
         "spec.engine.env[1]",
         "Duplicate value",
+    ),
+    "an eviction of more than there is": (
+        changed(pool(), spec__mooncake={"master": {"evictionPercent": 50, "evictionHighWatermarkPercent": 50}}),
+        "spec.mooncake.master.evictionPercent",
+        "must be below evictionHighWatermarkPercent",
+    ),
+    "P2P with the native connector": (
+        changed(group(), spec__engine__connector="Native", spec__kv={"transfer": "P2P"}),
+        "spec.kv.transfer",
+        "with Native set kv.transfer to Pool",
+    ),
+    "prefill split less than decode": (
+        changed(group(), spec__roles__1__parallelism={"tensor": 2}),
+        "spec.roles",
+        "prefill's parallelism.tensor must not be below decode's",
     ),
     "a role against its group": (
         role(replicas=5, groupReplicas=3),

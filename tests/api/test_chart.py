@@ -15,6 +15,7 @@ import yaml
 
 from kvpool_operator.api.crd import KINDS
 from kvpool_operator.api.rbac import GRANTS, Scope
+from kvpool_operator.app.settings import parse_settings
 from tests.support.access import Access, Question
 from tests.support.kubectl import Kubectl, Program
 from tests.support.objects import Object
@@ -215,6 +216,15 @@ def test_images_take_registry_tag_and_digest(helm: Program) -> None:
     assert "--connector-image=registry.example.com:5000/kvpool/connector:0.1.0" in container["args"]
     assert "--router-image=registry.example.com:5000/kvpool/router:v2" in container["args"]
     assert _container(_render(helm))["image"] == "kvpool/operator:0.1.0"
+
+
+def test_the_operator_understands_its_arguments(helm: Program) -> None:
+    settings = parse_settings(_container(_render(helm, "watchNamespaces={team-a}"))["args"])
+    assert settings.namespaces == ("team-a",)
+    assert settings.connector_image == "kvpool/connector:0.1.0"
+    assert (settings.resync_seconds, settings.workers, settings.image_pull_policy) == (300, 8, "IfNotPresent")
+    ports = {port["name"]: port["containerPort"] for port in _container(_render(helm))["ports"]}
+    assert ports == {"health": settings.health_port, "metrics": settings.metrics_port}
 
 
 def test_the_operator_runs_without_privileges(helm: Program) -> None:

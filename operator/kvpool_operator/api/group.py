@@ -241,7 +241,7 @@ class InferenceGroupSpec(Model):
             Rule(
                 "!self.roles.exists(p, p.type == 'Prefill' && self.roles.exists(d, d.type == 'Decode' && "
                 f"{_TENSOR.format('p')} < {_TENSOR.format('d')}))",
-                "prefill's parallelism.tensor must not be below decode's: each decode rank reads from its own prefill rank",
+                "prefill's parallelism.tensor must not be below decode's: a decode rank reads from one prefill rank",
                 ".roles",
             ),
         ),
