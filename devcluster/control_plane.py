@@ -78,6 +78,8 @@ def start_controller_manager(profile: Profile, tools: Tools, processes: ProcessT
         tools.program("kube-controller-manager"),
         *("--kubeconfig", profile.folder / "controller-manager.kubeconfig"),
         *("--controllers", controllers),
+        # A busy machine delays heartbeats; nothing would turn a simulated pod Ready again after that.
+        *("--node-monitor-grace-period", "1h"),
         *("--service-account-private-key-file", pki / "sa.key", "--root-ca-file", pki / "ca.crt"),
         *("--cluster-signing-cert-file", pki / "ca.crt", "--cluster-signing-key-file", pki / "ca.key"),
         *("--use-service-account-credentials", "--leader-elect=false", "--profiling=false"),
