@@ -9,32 +9,6 @@
 #   docker buildx build --target operator --build-context wheels=wheels -t kvpool/operator .
 ARG BASE=python:3.11-slim-bookworm
 
-# --- packages: pip runs from its own wheel and is in no image ---------------------------------------------------
-FROM ${BASE} AS operator-packages
-COPY --from=wheels / /wheels
-COPY requirements/operator.txt /requirements.txt
-RUN python3 "$(ls /wheels/pip-*.whl)/pip" install --quiet --no-cache-dir --no-index --find-links /wheels --require-hashes \
-      --no-deps --no-compile --root-user-action ignore --target /opt/kvpool/packages -r /requirements.txt \
- && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kvpool/packages
-
-FROM ${BASE} AS router-packages
-COPY --from=wheels / /wheels
-COPY requirements/router.txt /requirements.txt
-RUN python3 "$(ls /wheels/pip-*.whl)/pip" install --quiet --no-cache-dir --no-index --find-links /wheels --require-hashes \
-      --no-deps --no-compile --root-user-action ignore --target /opt/kvpool/packages -r /requirements.txt \
- && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kvpool/packages
-
-FROM ${BASE} AS mooncake-packages
-# npu for Ascend nodes, cpu for machines without any accelerator.
-ARG MOONCAKE=npu
-COPY --from=wheels / /wheels
-COPY requirements/mooncake-${MOONCAKE}.txt /requirements.txt
-RUN python3 "$(ls /wheels/pip-*.whl)/pip" install --quiet --no-cache-dir --no-index --find-links /wheels --require-hashes \
-      --no-deps --no-compile --root-user-action ignore --target /opt/mooncake -r /requirements.txt \
- && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/mooncake \
- && rm -f /opt/mooncake/mooncake/transfer_engine_bench \
- && chmod 0755 /opt/mooncake/mooncake/mooncake_master /opt/mooncake/mooncake/mooncake_client
-
 # --- sources: compiled here, because the images' user cannot write byte code --------------------------------------
 FROM ${BASE} AS operator-source
 COPY connector/kvpool_connector/__init__.py /opt/kvpool/source/kvpool_connector/
@@ -56,11 +30,15 @@ COPY connector /opt/kvpool
 COPY devcluster/images/build_files.py /build_files.py
 RUN python3 /build_files.py dist-info kvpool_connector ${VERSION} kvpool_connector.plugin:register /opt/kvpool
 
-# --- images ---------------------------------------------------------------------------------------------------
+# --- images: pip runs from its own wheel and stays in none ------------------------------------------------------
 FROM ${BASE} AS operator
 ENV PATH=/opt/kvpool/bin:/usr/local/bin:/usr/bin:/bin PYTHONPATH=/opt/kvpool/source:/opt/kvpool/packages \
     PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-COPY --from=operator-packages /opt/kvpool /opt/kvpool
+COPY requirements/operator.txt /opt/kvpool/requirements.txt
+RUN --mount=type=bind,from=wheels,target=/wheels \
+    python3 "$(ls /wheels/pip-*.whl)/pip" install --quiet --no-cache-dir --no-index --find-links /wheels --no-deps \
+      --require-hashes --no-compile --root-user-action ignore --target /opt/kvpool/packages -r /opt/kvpool/requirements.txt \
+ && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kvpool/packages
 COPY --from=operator-source /opt/kvpool /opt/kvpool
 USER 65532:65532
 ENTRYPOINT ["kvpool-operator"]
@@ -68,7 +46,11 @@ ENTRYPOINT ["kvpool-operator"]
 FROM ${BASE} AS router
 ENV PATH=/opt/kvpool/bin:/usr/local/bin:/usr/bin:/bin PYTHONPATH=/opt/kvpool/source:/opt/kvpool/packages \
     PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-COPY --from=router-packages /opt/kvpool /opt/kvpool
+COPY requirements/router.txt /opt/kvpool/requirements.txt
+RUN --mount=type=bind,from=wheels,target=/wheels \
+    python3 "$(ls /wheels/pip-*.whl)/pip" install --quiet --no-cache-dir --no-index --find-links /wheels --no-deps \
+      --require-hashes --no-compile --root-user-action ignore --target /opt/kvpool/packages -r /opt/kvpool/requirements.txt \
+ && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kvpool/packages
 COPY --from=router-source /opt/kvpool /opt/kvpool
 USER 65532:65532
 ENTRYPOINT ["kvpool-router"]
@@ -83,5 +65,13 @@ CMD ["cp", "-r", "/opt/kvpool/.", "/kvpool/"]
 FROM ${BASE} AS mooncake
 ENV PATH=/opt/mooncake/mooncake:/opt/mooncake/bin:/usr/local/bin:/usr/bin:/bin PYTHONPATH=/opt/mooncake \
     PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-COPY --from=mooncake-packages /opt/mooncake /opt/mooncake
+# npu for Ascend nodes, cpu for machines without any accelerator.
+ARG MOONCAKE=npu
+COPY requirements/mooncake-${MOONCAKE}.txt /opt/mooncake/requirements.txt
+RUN --mount=type=bind,from=wheels,target=/wheels \
+    python3 "$(ls /wheels/pip-*.whl)/pip" install --quiet --no-cache-dir --no-index --find-links /wheels --no-deps \
+      --require-hashes --no-compile --root-user-action ignore --target /opt/mooncake -r /opt/mooncake/requirements.txt \
+ && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/mooncake \
+ && rm -f /opt/mooncake/mooncake/transfer_engine_bench \
+ && chmod 0755 /opt/mooncake/mooncake/mooncake_master /opt/mooncake/mooncake/mooncake_client
 CMD ["mooncake_master"]

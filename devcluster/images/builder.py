@@ -14,6 +14,7 @@ from devcluster.paths import REPOSITORY, cache_root, write
 from devcluster.shell import heartbeat, run, say
 
 _MOST_LAYERS = 250
+_COMPRESSION = ("--compression-format", "zstd", "--compression-level", "1")  # half the time of gzip
 _IGNORED = ("**/__pycache__", "**/*.pyc", ".git", "tests", "docs")
 
 # buildah's root keeps a note of known layers here, and no setting moves it.
@@ -71,7 +72,7 @@ def build(image: Image, base: str, target: Path) -> None:
         _buildah("build", *flags, *arguments, *where)
         fresh = target.with_suffix(".new")
         fresh.unlink(missing_ok=True)
-        _buildah("push", "--quiet", image.reference, f"oci-archive:{fresh}:{image.reference}")
+        _buildah("push", "--quiet", *_COMPRESSION, image.reference, f"oci-archive:{fresh}:{image.reference}")
         fresh.replace(target)
     size = target.stat().st_size >> 20
     say(f"image {image.name} built in {time.monotonic() - began:.1f} s, {size} MiB")
