@@ -23,7 +23,7 @@ class Record:
     method: str
     path: str
     status: int = 0
-    outcome: str = ""  # "ok", a RouterError's reason, "broken", "client_gone"
+    outcome: str = ""  # "ok", "engine_error" (its status passed on), a RouterError's reason, "broken", "client_gone"
     prefill: str | None = None
     decode: str | None = None
     pairing: str | None = None

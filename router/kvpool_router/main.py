@@ -48,13 +48,16 @@ class Router:
         self.surface.draining = True
         await asyncio.sleep(self._config.shutdown_delay_seconds)
         await self._site.stop()
-        if self._runner.server is not None:
-            self._runner.server.pre_shutdown()  # closes idle connections, busy ones after their answer
+        for connection in self._runner.server.connections if self._runner.server else ():
+            if connection in self.surface.busy:
+                connection.close()  # after its answer
+            else:
+                connection.force_close()
         try:
             async with asyncio.timeout(self._config.drain_seconds):
                 await self.surface.idle.wait()
         except TimeoutError:
-            _log.warning("%d requests are cut off after the drain limit", self.surface.in_flight)
+            _log.warning("%d requests are cut off after the drain limit", len(self.surface.busy))
 
 
 @contextlib.asynccontextmanager

@@ -261,7 +261,7 @@ class Proxy:
     async def _relay(self, x: Exchange, answer: Answer, lease: Lease | None) -> web.StreamResponse:
         """Pass an answer on, byte by byte as it comes."""
         x.record.status = answer.status
-        x.record.outcome = "ok"
+        x.record.outcome = "ok" if answer.status < 400 else "engine_error"
         x.record.seconds["first_byte"] = x.elapsed()
         answer.headers.setdefault("X-Request-Id", x.record.request_id)
         if answer.response is None:

@@ -50,7 +50,7 @@ class Surface:
         self._metrics = metrics
         self._access_log = access_log
         self.draining = False
-        self.in_flight = 0
+        self.busy: set[object] = set()  # connections with a request in flight
         self.idle = asyncio.Event()
         self.idle.set()
         proxy = Proxy(config, pool, session, metrics)
@@ -69,29 +69,36 @@ class Surface:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request of any kind."""
         own = self._own.get(request.path)
-        if own is not None:
-            return own() if request.method in ("GET", "HEAD") else _wrong_method("GET", {})
+        if own is None:
+            response = await self._recorded(request)
+        else:
+            response = own() if request.method in ("GET", "HEAD") else _wrong_method("GET", {})
+        if self.draining:
+            response.force_close()
+        return response
+
+    async def _recorded(self, request: web.BaseRequest) -> web.StreamResponse:
         started = time.monotonic()
         request_id = request.headers.get("X-Request-Id") or uuid.uuid4().hex
         record = Record(request_id, request.method, request.path)
-        self._count(1)
+        connection = request.protocol
+        self.busy.add(connection)
+        self._note_load()
         try:
             response = await self._answer(request, record, started)
             record.status = record.status or response.status
-            if self.draining:
-                response.force_close()
             return response
         except (asyncio.CancelledError, ConnectionError):
             record.status, record.outcome = _CLIENT_GONE, "client_gone"
             raise
         finally:
-            self._count(-1)
+            self.busy.discard(connection)
+            self._note_load()
             self._finish(record, started)
 
-    def _count(self, change: int) -> None:
-        self.in_flight += change
-        self._metrics.in_flight.set(self.in_flight)
-        if self.in_flight:
+    def _note_load(self) -> None:
+        self._metrics.in_flight.set(len(self.busy))
+        if self.busy:
             self.idle.clear()
         else:
             self.idle.set()
