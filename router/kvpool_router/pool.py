@@ -8,10 +8,11 @@ object, nothing waits for them here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
+from typing import Protocol
 
 from kvpool_router.balance import Pair, Standing, choose, choose_mixed, choose_pair, usable_mixed, usable_pair
 from kvpool_router.config import Config, PrefillFailure, Transfer
@@ -42,6 +43,16 @@ class Weight:
 
     prefill: float
     sequences: int
+
+
+class Clock(Protocol):
+    """What the pool needs of the event loop; tests bring their own."""
+
+    def time(self) -> float:
+        """Seconds that only grow."""
+
+    def call_at(self, when: float, callback: Callable[[Target], None], target: Target, /) -> object:
+        """Call back at that time."""
 
 
 class Target:
@@ -131,9 +142,9 @@ class PairLease:
 class TargetPool:
     """All targets of the group, and the queue in front of them."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self._config = config
-        self._loop = asyncio.get_running_loop()
+        self._clock: Clock = asyncio.get_running_loop() if clock is None else clock
         self._targets: dict[str, Target] = {}
         self._turn = 0
         self._absent_since: dict[RoleType, float] = {}
@@ -162,7 +173,7 @@ class TargetPool:
             fresh[endpoint.key] = target
         self._targets = fresh
         self.synced = True
-        now = self._loop.time()
+        now = self._clock.time()
         present = {target.role_type for target in fresh.values()}
         needed = self._needed_roles()
         self._absent_since = {r: self._absent_since.get(r, now) for r in needed if r not in present}
@@ -192,15 +203,15 @@ class TargetPool:
 
     def failed(self, target: Target, fault: Fault) -> None:
         """A leg failed before its first byte: keep new work away from the target for a while."""
-        now = self._loop.time()
+        now = self._clock.time()
         if fault is Fault.CONNECT:
             step = min(target.refusals, len(_REFUSED_SECONDS) - 1)
             target.refusals += 1
             target.down_until = now + _REFUSED_SECONDS[step]
-            self._loop.call_at(target.down_until + _TIMER_SLACK, self.changed, target)
+            self._clock.call_at(target.down_until + _TIMER_SLACK, self.changed, target)
         elif fault is not Fault.LOST:
             target.doubtful_until = now + _DOUBT_SECONDS
-            self._loop.call_at(target.doubtful_until + _TIMER_SLACK, self.changed, target)
+            self._clock.call_at(target.doubtful_until + _TIMER_SLACK, self.changed, target)
         self._count_ejection(fault.value)
         self.changed(target)
 
@@ -237,7 +248,7 @@ class TargetPool:
         """Readiness of the router: a request would be placed, or would wait for a pair that was lost just now."""
         if self._usable or self._lost_at is None:
             return self._usable
-        return self._loop.time() - self._lost_at < self._config.queue_timeout_seconds
+        return self._clock.time() - self._lost_at < self._config.queue_timeout_seconds
 
     def _try_pair(self, weight: Weight, tried: Set[str]) -> PairLease | None:
         pair = self._choose(tried)
@@ -270,7 +281,7 @@ class TargetPool:
         limit = self._config.queue_timeout_seconds
         if self._absent_since:
             until = min(self._absent_since.values()) + _ABSENT_GRACE_SECONDS
-            limit = min(limit, until - self._loop.time())
+            limit = min(limit, until - self._clock.time())
         return limit
 
     def _needed_roles(self) -> tuple[RoleType, ...]:
@@ -291,11 +302,11 @@ class TargetPool:
         else:
             usable = usable_pair(targets, decode_may_compute=self._decode_may_compute)
         if self._usable and not usable:
-            self._lost_at = self._loop.time()
+            self._lost_at = self._clock.time()
         self._usable = usable
 
     def _standing(self, target: Target) -> Standing:
-        now = self._loop.time()
+        now = self._clock.time()
         if target.endpoint.phase is not Phase.READY or target.missed or now < target.down_until:
             return Standing.DOWN
         limit = self._config.max_sequences_per_target
