@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -88,6 +89,22 @@ def processes_naming(texts: Iterable[str]) -> list[tuple[int, str]]:
         if pid not in own and any(text in argument for text in wanted for argument in arguments):
             found.append((pid, " ".join(arguments)[:120]))
     return found
+
+
+def children(pid: int) -> list[int]:
+    """The processes that this one started and that still run."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    except OSError:
+        return []
+
+
+def kill(pid: int) -> None:
+    """End a process for good; one that is gone is fine."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def _ancestors() -> set[int]:

@@ -28,7 +28,6 @@ STATE = Path("/run/kvpool-devcluster")
 SOCKET = STATE / "containerd.sock"
 PAUSE_IMAGE = "localhost/kvpool/pause:dev"
 BUSYBOX_IMAGE = "localhost/kvpool/busybox:dev"
-_TASKS = STATE / "io.containerd.runtime.v2.task" / "k8s.io"
 
 
 def containerd_config(profile: Profile) -> Path:
@@ -43,18 +42,6 @@ def _base_spec(profile: Profile) -> Path:
 def ctr(*arguments: str | Path, check: bool = True) -> str:
     """Run containerd's client in the namespace of Kubernetes."""
     return run("ctr", "--address", SOCKET, "--namespace", "k8s.io", *arguments, check=check)
-
-
-def network_namespaces() -> set[str]:
-    """The network namespaces of this cluster's pods, by what containerd has written down, alive or not."""
-    found = set()
-    for config in _TASKS.glob("*/config.json"):
-        try:
-            namespaces = json.loads(config.read_text(encoding="utf-8"))["linux"]["namespaces"]
-        except (OSError, ValueError, KeyError):
-            continue
-        found |= {entry["path"] for entry in namespaces if entry["type"] == "network" and entry.get("path")}
-    return {path for path in found if path.startswith(("/run/netns/", "/var/run/netns/"))}
 
 
 def start_runtime(profile: Profile, processes: ProcessTable, mounts: tuple[str, ...]) -> None:

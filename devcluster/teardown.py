@@ -7,6 +7,7 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from devcluster import host, node, simulated
 from devcluster.paths import write
@@ -21,7 +22,15 @@ _HOST_FILE = "host.json"
 def remember_host(profile: Profile) -> None:
     """Note what `down` must put back: kernel settings, and which fixed folders were there before."""
     found = [folder for folder in host.FIXED_FOLDERS if Path(folder).exists()]
-    write(profile.folder / _HOST_FILE, json.dumps({"sysctls": host.read_sysctls(), "folders": found}))
+    before = {"sysctls": host.read_sysctls(), "folders": found, "namespaces": host.network_namespaces()}
+    write(profile.folder / _HOST_FILE, json.dumps(before))
+
+
+def _host_before(profile: Profile) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads((profile.folder / _HOST_FILE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
 
 
 def down(profile: Profile, tools: Tools) -> None:
@@ -33,12 +42,11 @@ def down(profile: Profile, tools: Tools) -> None:
     # Without etcd the API server waits out its own time limit.
     processes.stop("kube-apiserver", wait=8.0 if processes.alive("etcd") else 1.0)
     processes.stop("etcd")
-    namespaces = node.network_namespaces() if profile.has_node else set()
     if profile.has_node:
         _end_containers(profile, processes)
     processes.stop(*(process.name for process in processes.all()))
     if profile.has_node:
-        _clean_host(profile, tools, namespaces)
+        _clean_host(profile, tools)
     shutil.rmtree(profile.folder, ignore_errors=True)
     say(f"{profile.name} is down")
 
@@ -56,8 +64,10 @@ def _end_containers(profile: Profile, processes: ProcessTable) -> None:
         tasks = node.ctr("tasks", "ls", "-q", check=False).split()
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda task: node.ctr("tasks", "rm", "-f", task, check=False), tasks))
-        _await_no_shims()
+        _end_shims()
         processes.stop("containerd")
+    # One whose task was half made when containerd died belongs to no task that could be removed.
+    _end_shims(wait=0.5)
     if shims := _shims():
         raise DevclusterError(f"containers outlived containerd, end these first: {shims}")
 
@@ -66,14 +76,24 @@ def _shims() -> list[tuple[int, str]]:
     return [found for found in host.processes_naming((str(node.SOCKET),)) if "containerd-shim" in found[1]]
 
 
-def _await_no_shims(limit: float = 10.0) -> None:
-    end = time.monotonic() + limit
+def _end_shims(wait: float = 5.0) -> None:
+    """Wait for this containerd's shims to follow their tasks; kill those that do not, and what they run."""
+    end = time.monotonic() + wait
+    while (shims := _shims()) and time.monotonic() < end:
+        time.sleep(0.1)
+    for pid, line in shims:
+        say(f"killing what outlived its task: {line}")
+        for victim in (*host.children(pid), pid):
+            host.kill(victim)
+    end = time.monotonic() + 5
     while _shims() and time.monotonic() < end:
         time.sleep(0.1)
 
 
-def _clean_host(profile: Profile, tools: Tools, namespaces: set[str]) -> None:
-    for namespace in sorted(namespaces):
+def _clean_host(profile: Profile, tools: Tools) -> None:
+    before = _host_before(profile)
+    # All that came since: containerd forgets that of a pod whose making was cut short.
+    for namespace in set(host.network_namespaces()) - set(before["namespaces"]) if before else ():
         host.remove_network_namespace(namespace)
     # Never delete below a mount: a pod's volume could be a folder of this machine.
     if resisting := host.unmount_below((profile.folder, node.STATE)):
@@ -89,9 +109,8 @@ def _clean_host(profile: Profile, tools: Tools, namespaces: set[str]) -> None:
 
 
 def _restore_host(profile: Profile) -> None:
-    try:
-        before = json.loads((profile.folder / _HOST_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    before = _host_before(profile)
+    if before is None:
         return
     host.write_sysctls(before["sysctls"])
     for folder in host.FIXED_FOLDERS:
