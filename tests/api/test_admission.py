@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 
 import pytest
@@ -224,14 +225,16 @@ def test_the_backend_of_a_pool_cannot_change(kubectl: Kubectl, namespace: str) -
     assert "make a second pool and move the groups" in answer
 
 
-def test_an_update_of_the_status_leaves_the_rules_of_the_spec_alone(kubectl: Kubectl, namespace: str) -> None:
+def test_the_status_is_written_apart_from_the_spec(kubectl: Kubectl, namespace: str) -> None:
     kubectl.apply(pool(), namespace=namespace)
-    status = '{"status": {"members": "1/1"}}'
-    flags = ("--namespace", namespace, "--subresource=status", "--type=merge", "-p", status)
-    kubectl.run("patch", "kvpool", "shared", *flags)
-    found = kubectl.get_json("kvpool", "shared", namespace)
-    assert found["status"] == {"members": "1/1"}
-    assert found["metadata"]["generation"] == 1
+    patch = '{"spec": {"paused": true}, "status": {"members": "1/1"}}'
+    flags = ("--namespace", namespace, "--type=merge", "-p", patch, "--dry-run=server", "-o", "json")
+    status = json.loads(kubectl.run("patch", "kvpool", "shared", *flags, "--subresource=status"))
+    assert status["status"]["members"] == "1/1"
+    assert status["spec"] == pool()["spec"]
+    spec = json.loads(kubectl.run("patch", "kvpool", "shared", *flags))
+    assert spec["spec"]["paused"] is True
+    assert spec.get("status", {}).get("members") != "1/1"
 
 
 def test_nothing_is_defaulted_but_a_roles_replicas(kubectl: Kubectl, namespace: str) -> None:
