@@ -76,7 +76,7 @@ def _shims() -> list[tuple[int, str]]:
     return [found for found in host.processes_naming((str(node.SOCKET),)) if "containerd-shim" in found[1]]
 
 
-def _end_shims(wait: float = 5.0) -> None:
+def _end_shims(wait: float = 3.0) -> None:
     """Wait for this containerd's shims to follow their tasks; kill those that do not, and what they run."""
     end = time.monotonic() + wait
     while (shims := _shims()) and time.monotonic() < end:
