@@ -78,6 +78,11 @@ REFUSED: dict[str, tuple[Object, str, str]] = {
         "spec.roles[1].segmentSize",
         NO_DECIMALS,
     ),
+    "a request that is no quantity": (
+        changed(group(), spec__roles__1__resources={"requests": {"cpu": "many"}}),
+        "spec.roles[1].resources.requests[cpu]",
+        "such as 4, 500m or 64Gi",
+    ),
     "a decimal unit": (changed(pool(), spec__segment__size="2G"), "spec.segment.size", "should match"),
     "a size that is none": (changed(pool(), spec__segment__size="plenty"), "spec.segment.size", NO_DECIMALS),
     "a segment of nothing": (changed(pool(), spec__segment__size="0"), "spec.segment.size", "should match"),

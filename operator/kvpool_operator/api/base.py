@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from kvpool_connector.contract.quantity import PATTERN
@@ -103,12 +103,30 @@ class LocalObjectReference(Model):
 PullSecrets = Annotated[list[LocalObjectReference], Field(json_schema_extra=list_map("name"), max_length=8)]
 
 
+ResourceValue = Annotated[
+    int | str,
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 32,
+            **rules(
+                Rule(
+                    "type(self) != string || isQuantity(self)",
+                    "not a quantity: write a number with or without a unit, such as 4, 500m or 64Gi",
+                )
+            ),
+        }
+    ),
+]
+ResourceMap = Annotated[dict[str, ResourceValue], Field(max_length=16)]
+
+
 class Resources(Model):
     """Requests and limits of a container, as in a pod."""
 
-    requests: FreeObject | None = None
+    requests: ResourceMap | None = None
     """What the scheduler sets aside."""
-    limits: FreeObject | None = None
+    limits: ResourceMap | None = None
     """What the container may use at most."""
 
 

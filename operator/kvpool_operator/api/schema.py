@@ -17,6 +17,7 @@ Schema = dict[str, Any]
 
 _VALIDATIONS = "x-kubernetes-validations"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
 _DEFAULT_MARK = "x-structural-default"
 # What passes as it is, in the order in which it is written.
 _KEPT = (
@@ -35,6 +36,7 @@ _KEPT = (
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
     _PRESERVE,
+    _INT_OR_STRING,
 )
 # What says nothing to the API server, or is handled by name below.
 _HANDLED = {"title", "default", "const", "properties", "required", "items", "additionalProperties", "$defs"}
@@ -58,7 +60,7 @@ def _node(source: Schema, definitions: dict[str, Schema], path: str, seen: tuple
         raise NotStructural(f"{path}: {', '.join(sorted(unknown))} cannot be said in a structural schema")
     if "const" in node:
         node["enum"] = [node["const"]]
-    if "type" not in node:
+    if "type" not in node and not node.get(_INT_OR_STRING):
         raise NotStructural(f"{path}: the node has no type")
     out: Schema = {key: node[key] for key in _KEPT if key in node}
     if node.get(_DEFAULT_MARK):

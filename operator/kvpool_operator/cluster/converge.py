@@ -54,12 +54,12 @@ async def converge(
     """Make the children what they should be; raises ObserveAgainError when the view turns out to be old."""
     outcome = Outcome()
     wanted = list(desired)
-    try:
-        for child in wanted:
+    for child in wanted:
+        try:
             await ensure_child(api, owner_uid, child, observed.get(child_key(child)), outcome)
-    except InvalidError as error:
-        outcome.refused = error.message
-        return outcome
+        except InvalidError as error:
+            outcome.refused = f"{' '.join(child_key(child))}: {error.message}"
+            return outcome
     keep = {child_key(child) for child in wanted} | set(retained)
     for key, child in observed.items():
         if key not in keep and is_owned_by(child, owner_uid) and "deletionTimestamp" not in child["metadata"]:

@@ -50,6 +50,7 @@ class ObserveAgainError(Exception):
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
+    400: InvalidError,
     403: ForbiddenError,
     404: NotFoundError,
     422: InvalidError,

@@ -37,7 +37,7 @@ class Acted:
         """A refusal stalls the object like a broken rule: the spec must change."""
         if not self.refused:
             return None
-        return Violation(Reason.INVALID_SPEC, f"the API server refuses a child: {self.refused}")
+        return Violation(Reason.INVALID_SPEC, f"the API server refuses {self.refused}")
 
 
 def conflict(foreign: Sequence[str]) -> Said:

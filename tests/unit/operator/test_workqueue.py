@@ -57,7 +57,7 @@ async def test_one_key_is_never_in_two_workers_hands() -> None:
         queue.add(f"key-{round_number % 3}")
         if round_number % 7 == 0:
             await asyncio.sleep(0)
-    while len(queue) or holders:
+    while len(queue) or holders:  # noqa: ASYNC110
         await asyncio.sleep(0)
     queue.close()
     await asyncio.gather(*workers, return_exceptions=True)
