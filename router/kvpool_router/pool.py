@@ -35,6 +35,7 @@ class Fault(StrEnum):
     EMPTY = "empty"
     STATUS = "status"
     LOST = "lost"
+    RECOMPUTED = "recomputed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,64 +1,48 @@
-"""The two legs of a request, and what happens when one of them fails.
+"""From a client's request to the bytes it gets.
 
-Promises: nothing is retried once a byte has gone to the client; an engine's answer passes with its status, headers and
-bytes unchanged; no clean end for an answer that broke off; both legs end when the client leaves; every seat that was
-taken is given back.
+Promises: nothing is repeated once a byte has gone to the client; an engine's answer passes with its status, headers and
+bytes unchanged; no clean end for an answer that broke off; both legs end when the client leaves.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections import Counter
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from aiohttp import ClientSession, web
-from multidict import CIMultiDict
 
-from kvpool_router import rewrite
+from kvpool_router import recompute, rewrite
 from kvpool_router.access_log import Record
-from kvpool_router.config import Config, PrefillFailure, Transfer
+from kvpool_router.config import Config, Transfer
 from kvpool_router.errors import RouterError, error_event
+from kvpool_router.legs import TAIL_BYTES, Exchange, Legs
 from kvpool_router.metrics import Metrics
-from kvpool_router.pool import Fault, Lease, PairLease, TargetPool, Weight
-from kvpool_router.queueing import QueueFull, QueueTimeout
-from kvpool_router.upstream import Answer, LegError, request_headers, send
+from kvpool_router.pool import TargetPool
+from kvpool_router.upstream import Answer, LegError, request_headers
 
-_BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
-_RETRY_AFTER_SECONDS = 5
-_TAIL_BYTES = 2048  # where an answer's usage stands
+_CONTINUATIONS = 16  # a request that is given back more often does not fit on any engine
+
+
+class _Broken(Exception):
+    """The answer cannot be finished; the message says why."""
+
+
+class _GivenBack(Exception):
+    """The engine ended the request unfinished, to have it sent again."""
 
 
 @dataclass(slots=True)
-class Exchange:
-    """One request on its way through the router."""
+class _Stream:
+    """The answer that goes out now."""
 
-    request: web.BaseRequest
-    record: Record
-    body: rewrite.Body
-    headers: CIMultiDict[str]
-    weight: Weight
-    started: float
-    tried: set[str] = field(default_factory=set)
-    attempts: Counter[str] = field(default_factory=Counter)  # failures that used up a retry, by leg
-    prefilled: str | None = None  # the pairing revision whose pool already holds this prompt
-    stream: tuple[Answer, web.StreamResponse] | None = None  # set once bytes have gone out
-
-    @property
-    def path(self) -> str:
-        """Path and query as the client wrote them."""
-        return self.request.raw_path if self.request.raw_path.startswith("/") else self.request.path_qs
-
-    def elapsed(self) -> float:
-        """Seconds since the request arrived."""
-        return time.monotonic() - self.started
-
-
-class _StartOver(Exception):
-    """The pairing revision has no seat for a repeated leg: the request needs a new pair."""
+    out: web.StreamResponse
+    is_event_stream: bool
+    held: bytes = b""  # the beginning of an event that may turn out not to be for the client
+    sent: list[bytes] = field(default_factory=list)  # kept only where the text may be needed to go on
+    tail: bytes = b""
+    continuations: int = 0
 
 
 class Proxy:
@@ -66,9 +50,9 @@ class Proxy:
 
     def __init__(self, config: Config, pool: TargetPool, session: ClientSession, metrics: Metrics) -> None:
         self._config = config
-        self._pool = pool
-        self._session = session
         self._metrics = metrics
+        self._legs = Legs(config, pool, session, metrics)
+        self._may_be_given_back = config.transfer is not Transfer.MIXED
 
     async def serve(self, request: web.BaseRequest, record: Record, started: float) -> web.StreamResponse:
         """Answer one request; raises RouterError for what the router has to say itself."""
@@ -78,18 +62,20 @@ class Proxy:
             body = rewrite.parse(raw)
         except rewrite.BadBody as error:
             raise RouterError(HTTPStatus.BAD_REQUEST, "bad_body", str(error)) from error
-        weight = Weight(prefill=float(len(raw)), sequences=rewrite.sequences(body))
-        headers = request_headers(request.headers, record.request_id)
-        exchange = Exchange(request, record, body, headers, weight, started)
+        path = request.raw_path if request.raw_path.startswith("/") else request.path_qs
+        exchange = Exchange(path, record, body, request_headers(request.headers, record.request_id))
         limit = self._config.request_timeout_seconds or None
+        streams: list[_Stream] = []
         try:
             async with asyncio.timeout(limit):
-                return await self._route(exchange)
+                return await self._answer(request, exchange, started, streams)
         except TimeoutError as error:
-            if exchange.stream is not None:
-                return await self._break_off(exchange, "the request took too long")
+            if streams:
+                return await self._break_off(request, record, streams[0], "the request took too long")
             message = f"The request took longer than {limit:g} s."
             raise RouterError(HTTPStatus.GATEWAY_TIMEOUT, "request_timeout", message) from error
+        finally:
+            exchange.release()
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         try:
@@ -102,208 +88,109 @@ class Proxy:
             message = f"The request body is larger than {self._config.max_body_bytes} bytes."
             raise RouterError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", message) from error
 
-    async def _route(self, x: Exchange) -> web.StreamResponse:
-        """Pairs, until one of them has begun to answer."""
-        while True:
-            pair = await self._place(x)
-            try:
-                handed = await self._prefill(x, pair)
-                if isinstance(handed, Answer):
-                    return await self._relay(x, handed, None)
-                answer = await self._decode(x, pair, handed)
-                return await self._relay(x, answer, pair.decode)
-            except _StartOver:
-                continue
-            finally:
-                pair.release()
-
-    async def _place(self, x: Exchange) -> PairLease:
-        """Wait for a pair."""
-        start = time.monotonic()
-        try:
-            pair = await self._pool.pair(x.weight, x.tried, retry=bool(x.tried))
-        except QueueFull as error:
-            raise RouterError(
-                HTTPStatus.TOO_MANY_REQUESTS, "queue_full", "Too many requests are waiting for an engine.",
-                retry_after=_RETRY_AFTER_SECONDS,
-            ) from error  # fmt: skip
-        except QueueTimeout as error:
-            raise RouterError(
-                HTTPStatus.SERVICE_UNAVAILABLE, "no_targets", "No engine of this group is ready.",
-                retry_after=_RETRY_AFTER_SECONDS,
-            ) from error  # fmt: skip
-        finally:
-            self._phase(x, "queue", time.monotonic() - start)
-        x.record.decode = pair.decode.target.endpoint.authority
-        x.record.pairing = pair.decode.target.pairing or None
-        return pair
-
-    # The prefill leg.
-
-    async def _prefill(self, x: Exchange, pair: PairLease) -> bytes | Answer:
-        """Run prefill; return the decode leg's body, or the answer that refuses the request."""
-        if pair.prefill is None:
-            if pair.orphaned:
-                self._alone(x, "unavailable")
-            return x.body.raw
-        if x.prefilled == pair.decode.target.pairing and self._config.transfer is Transfer.POOL:
-            return x.body.raw
-        start = time.monotonic()
-        try:
-            answer = await self._prefill_leg(x, pair)
-        finally:
-            pair.prefill.release()
-            self._phase(x, "prefill", time.monotonic() - start)
-        if answer is None:
-            return x.body.raw
-        if answer.status != 200:
-            return answer
-        x.prefilled = pair.decode.target.pairing
-        self._metrics.usage("prefill", answer.first[-_TAIL_BYTES:])
-        if self._config.transfer is Transfer.POOL:
-            return x.body.raw
-        body = rewrite.decode_body(x.body, answer.first)
-        if body is None:
-            self._alone(x, "no_transfer_params")
-        return x.body.raw if body is None else body
-
-    async def _prefill_leg(self, x: Exchange, pair: PairLease) -> Answer | None:
-        """Prefill on one target or, after a failure, on others of the revision. None: decode has to compute alone."""
-        body = rewrite.prefill_body(x.body, transfer=self._config.transfer is Transfer.P2P)
-        while pair.prefill is not None:
-            x.record.prefill = pair.prefill.target.endpoint.authority
-            try:
-                answer = await send(self._session, pair.prefill, x.path, x.headers, body, whole=True)
-            except LegError as error:
-                following = await self._after_failure(x, "prefill", pair.prefill, error)
-                if following is None and self._config.on_prefill_failure is PrefillFailure.RECOMPUTE:
-                    self._alone(x, error.fault.value)
-                    return None
-                if following is None:
-                    return self._start_over(x, "prefill", error)
-                pair.prefill = following
-            else:
-                self._pool.succeeded(pair.prefill.target)
-                return answer
-        return None
-
-    # The decode leg.
-
-    async def _decode(self, x: Exchange, pair: PairLease, body: bytes) -> Answer:
-        """Decode on one target or others of the revision, until its first byte."""
-        while True:
-            lease = pair.decode
-            x.record.decode = lease.target.endpoint.authority
-            try:
-                answer = await send(self._session, lease, x.path, x.headers, body)
-            except LegError as error:
-                following = await self._after_failure(x, "decode", lease, error)
-                if following is None:
-                    return self._start_over(x, "decode", error)
-                pair.decode = following
-                # With P2P the blocks may be gone once a decoder has seen the request: then prefill again.
-                if self._config.transfer is Transfer.P2P and error.fault is not Fault.CONNECT:
-                    raise _StartOver from error
-            else:
-                self._pool.succeeded(lease.target)
-                lease.begun = True
-                return answer
-
-    # What both legs share.
-
-    def _may_retry(self, x: Exchange, leg: str, error: LegError) -> bool:
-        """Refused connections cost no attempt: nobody has seen the request, and the queue's limit bounds them."""
-        if self._config.retries <= 0:
-            return False
-        return error.fault is Fault.CONNECT or x.attempts[leg] <= self._config.retries
-
-    async def _after_failure(self, x: Exchange, leg: str, lease: Lease, error: LegError) -> Lease | None:
-        """Set the target aside, give its seat back, wait a little, and take another seat of the revision."""
-        self._pool.failed(lease.target, error.fault)
-        lease.release()
-        x.tried.add(lease.target.key)
-        x.record.detail = f"{leg} {lease.target.endpoint.authority}: {error.detail}"
-        if error.fault is not Fault.CONNECT:
-            x.attempts[leg] += 1
-        if not self._may_retry(x, leg, error):
-            return None
-        if error.fault is not Fault.CONNECT:
-            delay = _BACKOFF_SECONDS[min(x.attempts[leg], len(_BACKOFF_SECONDS)) - 1]
-            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
-        following = self._pool.sibling(lease, x.tried)
-        if following is not None:
-            self._count_retry(x, leg, error)
-        return following
-
-    def _start_over(self, x: Exchange, leg: str, error: LegError) -> Answer:
-        """Ask for a new pair where a retry is allowed; else the engine's own error answer, or the router's."""
-        if self._may_retry(x, leg, error):
-            self._count_retry(x, leg, error)
-            raise _StartOver from error
-        if error.answer is not None:
-            return error.answer
-        message = f"The engine failed before it began to answer: {error.detail}."
-        raise RouterError(HTTPStatus.BAD_GATEWAY, f"engine_{error.fault.value}", message) from error
-
-    def _count_retry(self, x: Exchange, leg: str, error: LegError) -> None:
-        x.record.retries += 1
-        self._metrics.retries.labels(leg, error.fault.value).inc()
-
-    def _alone(self, x: Exchange, reason: str) -> None:
-        x.record.computed_alone = reason
-        self._metrics.alone.labels(reason).inc()
-
-    def _phase(self, x: Exchange, phase: str, seconds: float) -> None:
-        x.record.seconds[phase] = x.record.seconds.get(phase, 0.0) + seconds
-
-    # The answer.
-
-    async def _relay(self, x: Exchange, answer: Answer, lease: Lease | None) -> web.StreamResponse:
-        """Pass an answer on, byte by byte as it comes."""
+    async def _answer(
+        self, request: web.BaseRequest, x: Exchange, started: float, streams: list[_Stream]
+    ) -> web.StreamResponse:
+        """Open an answer and pass it on."""
+        answer = await self._legs.open(x)
         x.record.status = answer.status
         x.record.outcome = "ok" if answer.status < 400 else "engine_error"
-        x.record.seconds["first_byte"] = x.elapsed()
+        x.record.seconds["first_byte"] = time.monotonic() - started
         answer.headers.setdefault("X-Request-Id", x.record.request_id)
         if answer.response is None:
             x.record.bytes_out = len(answer.first)
-            self._metrics.usage("decode", answer.first[-_TAIL_BYTES:])
+            self._metrics.usage("decode", answer.first[-TAIL_BYTES:])
             return web.Response(status=answer.status, headers=answer.headers, body=answer.first)
+        out = web.StreamResponse(status=answer.status, headers=answer.headers)
+        stream = _Stream(out, answer.is_event_stream)
+        streams.append(stream)
         try:
-            return await self._stream(x, answer, lease)
+            await out.prepare(request)
+            await self._stream(x, answer, stream)
+        except _Broken as error:
+            return await self._break_off(request, x.record, stream, str(error))
         finally:
             answer.close()
-
-    async def _stream(self, x: Exchange, answer: Answer, lease: Lease | None) -> web.StreamResponse:
-        out = web.StreamResponse(status=answer.status, headers=answer.headers)
-        x.stream = (answer, out)
-        await out.prepare(x.request)
-        tail = answer.first
-        await out.write(answer.first)
-        x.record.bytes_out = len(answer.first)
-        try:
-            async with lease or nullcontext():
-                async for chunk in answer.chunks():
-                    await out.write(chunk)
-                    x.record.bytes_out += len(chunk)
-                    tail = (tail + chunk)[-_TAIL_BYTES:]
-        except LegError as error:
-            return await self._break_off(x, error.detail)
-        except TimeoutError:
-            return await self._break_off(x, "the engine does not answer its health checks")
-        self._metrics.usage("decode", tail)
+        self._metrics.usage("decode", stream.tail)
         await out.write_eof()
         return out
 
-    async def _break_off(self, x: Exchange, detail: str) -> web.StreamResponse:
+    async def _stream(self, x: Exchange, answer: Answer, stream: _Stream) -> None:
+        """Pass on one answer, and those that continue it."""
+        while True:
+            try:
+                await self._pump(x, answer, stream)
+                return
+            except _GivenBack:
+                answer.close()
+            answer = await self._continue(x, stream)
+
+    async def _pump(self, x: Exchange, answer: Answer, stream: _Stream) -> None:
+        assert x.pair is not None
+        try:
+            async with x.pair.decode:
+                await self._pass_on(x, stream, answer.first)
+                async for chunk in answer.chunks():
+                    await self._pass_on(x, stream, chunk)
+        except LegError as error:
+            raise _Broken(error.detail) from error
+        except TimeoutError as error:
+            raise _Broken("the engine does not answer its health checks") from error
+        finally:
+            answer.close()
+        if stream.held:
+            await self._write(x, stream, stream.held)
+
+    async def _pass_on(self, x: Exchange, stream: _Stream, chunk: bytes) -> None:
+        """Write a chunk; where the engine may give the request back, whole events only and not the one that says so."""
+        if not (self._may_be_given_back and stream.is_event_stream):
+            await self._write(x, stream, chunk)
+            return
+        events, stream.held = recompute.split(stream.held + chunk)
+        if recompute.given_back(events):
+            stream.held, events = b"", recompute.before(events)
+            stream.sent.append(events)
+            await self._write(x, stream, events)
+            raise _GivenBack
+        stream.sent.append(events)
+        await self._write(x, stream, events)
+
+    async def _write(self, x: Exchange, stream: _Stream, data: bytes) -> None:
+        if data:
+            await stream.out.write(data)
+            x.record.bytes_out += len(data)
+            stream.tail = (stream.tail + data)[-TAIL_BYTES:]
+
+    async def _continue(self, x: Exchange, stream: _Stream) -> Answer:
+        """Ask for the rest of an answer that was given back."""
+        body = recompute.continuation(x.body, recompute.emitted(b"".join(stream.sent)))
+        stream.continuations += 1
+        if body is None or stream.continuations > _CONTINUATIONS:
+            raise _Broken("the engine gave the request back and its text cannot be continued")
+        self._metrics.retries.labels("decode", "recomputed").inc()
+        x.record.retries += 1
+        x.body, x.prefilled = rewrite.parse(body), None
+        stream.sent.clear()
+        try:
+            answer = await self._legs.open(x)
+        except RouterError as error:
+            raise _Broken(error.message) from error
+        if answer.status != HTTPStatus.OK or not answer.is_event_stream:
+            answer.close()
+            raise _Broken(f"the engine answered {answer.status} to the rest of the request")
+        return answer
+
+    async def _break_off(
+        self, request: web.BaseRequest, record: Record, stream: _Stream, detail: str
+    ) -> web.StreamResponse:
         """End a broken answer so that no client takes it for a complete one."""
-        assert x.stream is not None
-        answer, out = x.stream
-        x.record.outcome = "broken"
-        x.record.detail = f"decode {x.record.decode}: {detail}"
+        record.outcome = "broken"
+        record.detail = f"decode {record.decode}: {detail}"
         self._metrics.broken.inc()
-        if answer.is_event_stream:
-            await out.write(error_event(HTTPStatus.BAD_GATEWAY, f"The engine broke off its answer: {detail}."))
-        if x.request.transport is not None:
+        if stream.is_event_stream:
+            message = f"The engine broke off its answer: {detail}."
+            await stream.out.write(error_event(HTTPStatus.BAD_GATEWAY, message))
+        if request.transport is not None:
             # Closing without the last chunk, or short of Content-Length, is what tells the client.
-            x.request.transport.close()
-        return out
+            request.transport.close()
+        return stream.out

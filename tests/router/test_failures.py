@@ -40,7 +40,7 @@ async def broken_body(response: aiohttp.ClientResponse) -> bytes:
             received += chunk
     except aiohttp.ClientPayloadError:
         return received
-    pytest.fail(f"a clean finish after {received!r}")
+    pytest.fail(f"a clean finish, the last bytes are {received[-300:]!r}")
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -34,6 +34,8 @@ class Fail(Enum):
     SHORT = "closes the connection inside a body of known length"
     EMPTY = "200 without a body"
     BREAK = "closes the connection in the middle of the stream"
+    GIVE_BACK = "ends the answer after two tokens with stop_reason recomputed"
+    GIVE_BACK_AT_ONCE = "the same before the first token"
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,9 @@ class FakeEngine:
             await asyncio.sleep(self.first_token_seconds)
         if body.get("stream"):
             return await self._stream(request, body, fail)
+        if fail in (Fail.GIVE_BACK, Fail.GIVE_BACK_AT_ONCE):
+            body_back = _given_back(request, self.model)
+            return web.Response(body=body_back, headers={"Content-Type": "application/json", "server": SERVER})
         answer = _dump(self._complete(request, body))
         if fail is Fail.SHORT:
             out = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(answer))})
@@ -147,6 +152,9 @@ class FakeEngine:
         for index, event in enumerate(self._events(request, body)):
             if index == 2 and fail is Fail.BREAK:
                 return _closed(request, out)
+            if (index == 2 and fail is Fail.GIVE_BACK) or fail is Fail.GIVE_BACK_AT_ONCE:
+                await out.write(b"data: " + _given_back(request, self.model) + b"\n\ndata: [DONE]\n\n")
+                break
             if index == self.hold_after:
                 await self.resume.wait()
             await out.write(b"data: " + event + b"\n\n")
@@ -199,6 +207,14 @@ def _head(model: str, kind: str, chat: bool) -> dict[str, Any]:
 
 def _dump(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _given_back(request: web.BaseRequest, model: str) -> bytes:
+    """What vllm-ascend's recompute scheduler ends a request with."""
+    chat = request.path == "/v1/chat/completions"
+    part: dict[str, Any] = {"delta": {"content": ""}} if chat else {"text": ""}
+    choice = {"index": 0, **part, "logprobs": None, "finish_reason": "stop", "stop_reason": "recomputed"}
+    return _dump({**_head(model, "chat.completion.chunk" if chat else "text_completion", chat), "choices": [choice]})
 
 
 def _error(status: int, message: str, kind: str) -> web.Response:
