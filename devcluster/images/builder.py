@@ -15,7 +15,6 @@ from devcluster.shell import heartbeat, run, say
 
 _MOST_LAYERS = 250
 _COMPRESSION = ("--compression-format", "zstd", "--compression-level", "1")  # half the time of gzip
-_IGNORED = ("**/__pycache__", "**/*.pyc", ".git", "tests", "docs")
 
 # buildah's root keeps a note of known layers here, and no setting moves it.
 _BLOB_CACHE = Path("/var/lib/containers")
@@ -58,8 +57,6 @@ def build(image: Image, base: str, target: Path) -> None:
     with heartbeat(f"building the image {image.name}"):
         _drop_old_layers()
         _ensure_base(base)
-        ignore = cache_root() / "buildah" / "ignore"
-        write(ignore, "\n".join(_IGNORED))
         arguments: list[str | Path] = ["--build-arg", f"BASE={base}"]
         for name, value in image.arguments.items():
             arguments += ["--build-arg", f"{name}={value}"]
@@ -67,7 +64,7 @@ def build(image: Image, base: str, target: Path) -> None:
             arguments += ["--target", image.target]
         if image.requirements:
             arguments += ["--build-context", f"wheels={_wheels(image.requirements)}"]
-        flags = ("--quiet", "--pull=false", "--isolation", "chroot", "--layers", "--ignorefile", ignore)
+        flags = ("--quiet", "--pull=false", "--isolation", "chroot", "--layers")
         where = ("--file", image.dockerfile, "--tag", image.reference, REPOSITORY)
         _buildah("build", *flags, *arguments, *where)
         fresh = target.with_suffix(".new")
