@@ -63,6 +63,8 @@ async def _reconcile_once(queue: WorkQueue[Key], key: Key, context: Context, met
         log.exception("reconcile failed", extra={"fields": {**fields, "retry_seconds": delay}})
     else:
         queue.forget(key)
+        if report.requeue_after is not None:
+            queue.add_after(key, report.requeue_after)
         _account(key, report, metrics, fields, loop.time() - started)
     metrics.reconciles.labels(key.kind, result).inc()
     metrics.seconds.labels(key.kind).observe(loop.time() - started)

@@ -114,3 +114,8 @@ def merge_conditions(
             }
         )
     return merged
+
+
+def is_reconciling(status: Mapping[str, Any]) -> bool:
+    """Whether the status says that something is on its way."""
+    return any(each["type"] == RECONCILING and each["status"] == "True" for each in status.get("conditions") or [])

@@ -21,6 +21,10 @@ class Context:
     """The time, RFC 3339 in UTC."""
 
 
+LOOK_AT_PODS_SECONDS = 10.0
+"""How often a group that waits for pods is looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one reconcile did, for logs and metrics."""
@@ -28,3 +32,5 @@ class Report:
     generation: int | None
     written: tuple[str, ...] = ()
     stalled: str = ""
+    requeue_after: float | None = None
+    """Seconds until another look is due without any event: pods are not watched, and what they complain of changes."""

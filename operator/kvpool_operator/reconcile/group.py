@@ -11,8 +11,8 @@ from kvpool_operator.cluster.status import write_status
 from kvpool_operator.plan.facts import ObservedGroup, is_owned_by, uid_of
 from kvpool_operator.plan.group import GroupDecision, plan_group
 from kvpool_operator.plan.group_status import plan_group_status, plan_role_status
-from kvpool_operator.plan.status import Acted
-from kvpool_operator.reconcile.context import Context, Report
+from kvpool_operator.plan.status import Acted, is_reconciling
+from kvpool_operator.reconcile.context import LOOK_AT_PODS_SECONDS, Context, Report
 
 
 async def reconcile_group(context: Context, namespace: str, name: str) -> Report:
@@ -36,7 +36,12 @@ async def reconcile_group(context: Context, namespace: str, name: str) -> Report
         outcome.written.append("status")
     await _say_roles(context, observed, decision, outcome)
     stalled = decision.violation or acted.violation()
-    return Report(observed.group["metadata"]["generation"], tuple(outcome.written), stalled.message if stalled else "")
+    return Report(
+        generation=observed.group["metadata"]["generation"],
+        written=tuple(outcome.written),
+        stalled=stalled.message if stalled else "",
+        requeue_after=LOOK_AT_PODS_SECONDS if is_reconciling(status) else None,
+    )
 
 
 async def _act(context: Context, observed: ObservedGroup, decision: GroupDecision, built: BuiltGroup) -> Outcome:
