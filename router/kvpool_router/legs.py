@@ -28,6 +28,7 @@ from kvpool_router.upstream import Answer, LegError, send
 
 _BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 _RETRY_AFTER_SECONDS = 5
+_LONG_PROMPT_BYTES = 16384  # a prompt of this size holds as much KV as counts for a second sequence
 TAIL_BYTES = 2048  # where an answer's usage stands
 
 
@@ -77,10 +78,12 @@ class Legs:
 
     async def _place(self, x: Exchange) -> PairLease:
         """Wait for a pair."""
-        weight = Weight(prefill=float(len(x.body.raw)), sequences=rewrite.sequences(x.body))
+        size, sequences = len(x.body.raw), rewrite.sequences(x.body)
+        weight = Weight(float(size), sequences * (1 + size / _LONG_PROMPT_BYTES), sequences)
         start = time.monotonic()
         try:
-            pair = await self._pool.pair(weight, x.tried, retry=bool(x.tried))
+            waited = x.record.seconds.get("queue", 0.0)
+            pair = await self._pool.pair(weight, x.tried, waited=waited, retry=bool(x.tried))
         except QueueFull as error:
             raise RouterError(
                 HTTPStatus.TOO_MANY_REQUESTS, "queue_full", "Too many requests are waiting for an engine.",
@@ -104,7 +107,7 @@ class Legs:
         if pair.prefill is None:
             if pair.orphaned:
                 self._alone(x, "unavailable")
-            return x.body.raw
+            return self._alone_body(x)
         if x.prefilled == pair.decode.target.pairing and self._config.transfer is Transfer.POOL:
             return x.body.raw
         start = time.monotonic()
@@ -114,7 +117,7 @@ class Legs:
             pair.prefill.release()
             self._phase(x, "prefill", time.monotonic() - start)
         if answer is None:
-            return x.body.raw
+            return self._alone_body(x)
         if answer.status != 200:
             return answer
         x.prefilled = pair.decode.target.pairing
@@ -124,7 +127,8 @@ class Legs:
         body = rewrite.decode_body(x.body, answer.first)
         if body is None:
             self._alone(x, "no_transfer_params")
-        return x.body.raw if body is None else body
+            return self._alone_body(x)
+        return body
 
     async def _prefill_leg(self, x: Exchange, pair: PairLease) -> Answer | None:
         """Prefill on one target or, after a failure, on others of the revision. None: decode has to compute alone."""
@@ -210,6 +214,10 @@ class Legs:
     def _count_retry(self, x: Exchange, leg: str, error: LegError) -> None:
         x.record.retries += 1
         self._metrics.retries.labels(leg, error.fault.value).inc()
+
+    def _alone_body(self, x: Exchange) -> bytes:
+        """With P2P a client must not be able to send a decoder to fetch blocks from anywhere."""
+        return rewrite.without_remote(x.body) if self._config.transfer is Transfer.P2P else x.body.raw
 
     def _alone(self, x: Exchange, reason: str) -> None:
         x.record.computed_alone = reason

@@ -22,7 +22,9 @@ from kvpool_router.targets import Endpoint, Phase, RoleType
 _REFUSED_SECONDS = (1.0, 2.0, 4.0, 8.0)  # a target that refuses connections, by number of refusals in a row
 _DOUBT_SECONDS = 3.0
 _TIMER_SLACK = 0.01  # the loop may run a timer a little early; the target must be judged after its time
-_FROZEN_AFTER = 2  # missed health checks in a row: legs that have not begun to answer move elsewhere
+# Missed health checks in a row. One proves nothing: an engine that takes in a long prompt may be late once.
+_DOWN_AFTER = 2  # new work goes elsewhere
+_FROZEN_AFTER = 6  # legs that have not begun to answer move elsewhere
 _DEAD_AFTER = 30  # legs that have begun are given up as well
 _ABSENT_GRACE_SECONDS = 5.0  # a role without any pod for so long is scaled to zero; waiting would not help
 
@@ -43,6 +45,7 @@ class Weight:
     """What one request adds to a target's outstanding work."""
 
     prefill: float
+    decode: float
     sequences: int
 
 
@@ -192,7 +195,7 @@ class TargetPool:
                 self.changed(target)
             return
         target.missed += 1
-        if target.missed == 1:
+        if target.missed == _DOWN_AFTER:
             self._count_ejection("health")
         self.changed(target)
         if target.missed >= _FROZEN_AFTER:
@@ -230,9 +233,10 @@ class TargetPool:
 
     # What requests ask for.
 
-    async def pair(self, weight: Weight, tried: Set[str], *, retry: bool = False) -> PairLease:
-        """A place for one request; waits in the queue. Raises QueueFull or QueueTimeout."""
-        return await self.room.enter(lambda: self._try_pair(weight, tried), patience=self._patience(), retry=retry)
+    async def pair(self, weight: Weight, tried: Set[str], *, waited: float = 0.0, retry: bool = False) -> PairLease:
+        """A place for one request that has waited so long before. Raises QueueFull or QueueTimeout."""
+        patience = self._patience() - waited
+        return await self.room.enter(lambda: self._try_pair(weight, tried), patience=patience, retry=retry)
 
     def sibling(self, lease: Lease, tried: Set[str]) -> Lease | None:
         """Another seat of the same role and pairing revision, if one is free now."""
@@ -256,7 +260,7 @@ class TargetPool:
         if pair is None:
             return None
         prefill = None if pair.prefill is None else self._lease(pair.prefill, weight.prefill, 1)
-        decode = self._lease(pair.decode, weight.sequences, weight.sequences)
+        decode = self._lease(pair.decode, weight.decode, weight.sequences)
         orphaned = prefill is None and pair.decode.role_type is RoleType.DECODE
         return PairLease(prefill, decode, orphaned=orphaned)
 
@@ -308,7 +312,7 @@ class TargetPool:
 
     def _standing(self, target: Target) -> Standing:
         now = self._clock.time()
-        if target.endpoint.phase is not Phase.READY or target.missed or now < target.down_until:
+        if target.endpoint.phase is not Phase.READY or target.missed >= _DOWN_AFTER or now < target.down_until:
             return Standing.DOWN
         limit = self._config.max_sequences_per_target
         if limit and target.sequences >= limit:

@@ -186,12 +186,23 @@ def decode_body(body: Body, prefill_answer: bytes) -> bytes | None:
     handed = _object_text(answer)
     own = _object_text(body.find(TRANSFER))
     extra: dict[str, str | None] = {
-        m.key: m.value_text
-        for m in own.members
-        if m.key not in _REMOTE_DECODE and not m.key.startswith("remote_") and handed.find(m.key) is None
+        m.key: m.value_text for m in own.members if not _is_remote(m.key) and handed.find(m.key) is None
     }
     text = edit(handed, extra).decode("utf-8", "surrogatepass")
     return edit(body, {TRANSFER: text})
+
+
+def without_remote(body: Body) -> bytes:
+    """The body without what only a router may say about remote blocks; unchanged where the client said nothing."""
+    own = _object_text(body.find(TRANSFER))
+    remote: dict[str, str | None] = {m.key: None for m in own.members if _is_remote(m.key)}
+    if not remote:
+        return body.raw
+    return edit(body, {TRANSFER: edit(own, remote).decode("utf-8", "surrogatepass")})
+
+
+def _is_remote(key: str) -> bool:
+    return key.startswith(("remote_", "do_remote_"))
 
 
 def _object_text(member: Member | None) -> Body:

@@ -299,14 +299,14 @@ async def process_engine() -> AsyncIterator[tuple[asyncio.subprocess.Process, st
 
 
 async def test_a_frozen_engine_loses_its_waiting_requests_to_another_within_seconds(tmp_path: Path) -> None:
-    flags = ("--health-interval-seconds", "0.2", "--health-timeout-seconds", "0.4")
+    flags = ("--health-interval-seconds", "0.1", "--health-timeout-seconds", "0.3")
     async with process_engine() as (process, url), stage(tmp_path, *flags, mixed=1) as s:
         frozen = {"type": "Mixed", "url": url, "name": "frozen"}
         s.path.write_text(json.dumps({"targets": [frozen, *targets(("Mixed", s.mixed))]}))
         await _until_ready_is(s, "targets", 2)
         os.kill(process.pid, signal.SIGSTOP)
         assert await statuses(s, 6, BODY) == [200] * 6
-        assert max(line["seconds"]["total"] for line in s.records) < 3
+        assert max(line["seconds"]["total"] for line in s.records) < 6
         assert any(line["retries"] for line in s.records), "nobody was sent to the frozen engine"
         down = 'kvpool_router_targets{role_type="Mixed",state="Down"}'
         assert await s.metric(down) == 1

@@ -11,7 +11,7 @@ from kvpool_router.pool import Fault, PairLease, Target, TargetPool, Weight
 from kvpool_router.queueing import QueueTimeout
 from kvpool_router.targets import Endpoint, Phase, RoleType
 
-ONE = Weight(prefill=10, sequences=1)
+ONE = Weight(prefill=10, decode=1, sequences=1)
 
 
 class FakeClock:
@@ -93,9 +93,11 @@ def test_success_and_a_good_health_check_forgive() -> None:
         assert state(target) == "OPEN"
 
 
-def test_one_missed_health_check_stops_routing_and_the_next_good_one_resumes_it() -> None:
+def test_two_missed_health_checks_stop_routing_and_the_next_good_one_resumes_it() -> None:
     pool, _ = pool_of(endpoint("a"))
     [target] = pool.targets
+    pool.health(target, alive=False)
+    assert state(target) == "OPEN"
     pool.health(target, alive=False)
     assert state(target) == "DOWN"
     pool.health(target, alive=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvpool_router.rewrite import BadBody, decode_body, edit, parse, prefill_body, sequences
+from kvpool_router.rewrite import BadBody, decode_body, edit, parse, prefill_body, sequences, without_remote
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -150,6 +150,21 @@ def test_p2p_decode_gets_the_answers_parameters_with_their_text(
     body: bytes, answer: bytes, decode: bytes | None
 ) -> None:
     assert decode_body(parse(body), answer) == decode
+
+
+@pytest.mark.parametrize(
+    "body, left",
+    [
+        (b'{"a": 1.10}', b'{"a": 1.10}'),
+        (b'{"kv_transfer_params":{"kv_priority":3}}', b'{"kv_transfer_params":{"kv_priority":3}}'),
+        (
+            b'{"kv_transfer_params":{"do_remote_prefill":true,"remote_host":"evil","kv_priority":3}}',
+            b'{"kv_transfer_params":{"kv_priority":3}}',
+        ),
+    ],
+)
+def test_a_client_cannot_name_the_blocks_that_a_lone_decoder_fetches(body: bytes, left: bytes) -> None:
+    assert without_remote(parse(body)) == left
 
 
 @pytest.mark.parametrize(
