@@ -18,6 +18,39 @@ from tests.support.kubectl import Kubectl, Program
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
+# Folder of a test -> its tier; tiers run in this order, the cheap ones first.
+TIERS = {
+    "unit": "unit",
+    "router": "unit",
+    "devcluster": "devcluster",
+    "engine": "engine",
+    "api": "api",
+    "cluster": "cluster",
+    "node": "node",
+}
+_ORDER = {tier: number for number, tier in enumerate(dict.fromkeys(TIERS.values()))}
+_seconds: dict[str, float] = dict.fromkeys(_ORDER, 0.0)
+
+
+def _tier(path: Path) -> str:
+    return TIERS[path.relative_to(REPOSITORY / "tests").parts[0]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order by tier, whatever the order of folders."""
+    items.sort(key=lambda item: _ORDER[_tier(item.path)])
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up each tier's seconds, fixtures included."""
+    _seconds[TIERS[Path(report.nodeid).parts[1]]] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print them before the runner's own last line."""
+    spent = ", ".join(f"{tier} {seconds:.0f} s" for tier, seconds in _seconds.items() if seconds >= 0.5)
+    terminalreporter.write_line(f"seconds by tier: {spent or 'none'}")
+
 
 def devcluster(*arguments: str) -> None:
     """Run the development cluster's command line; its words are the failure's."""

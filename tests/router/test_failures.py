@@ -285,16 +285,17 @@ async def test_c088_a_removed_target_gets_nothing_new_and_its_stream_finishes(tm
 
 
 @asynccontextmanager
-async def process_engine() -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def process_engine(*flags: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.fake_engine", cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "tests.support.fake_engine", *flags, cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     port = (await process.stdout.readline()).decode().strip()
     try:
         yield process, f"http://127.0.0.1:{port}"
     finally:
-        process.kill()
+        if process.returncode is None:
+            process.kill()
         await process.wait()
 
 
@@ -314,3 +315,40 @@ async def test_a_frozen_engine_loses_its_waiting_requests_to_another_within_seco
         deadline = asyncio.get_running_loop().time() + 5
         while await s.metric(down) != 0:
             assert asyncio.get_running_loop().time() < deadline, "the thawed engine was not taken back"
+
+
+@pytest.mark.parametrize("role", ["Prefill", "Decode"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_process_killed_under_load_costs_no_request_that_had_not_begun_to_answer(
+    tmp_path: Path, role: str, stream: bool
+) -> None:
+    slow: dict[str, Any] = {"first_token_seconds": 0.05, "token_seconds": 0.01}
+    body = BODY | {"stream": stream, "max_tokens": 10}
+    async with stage(tmp_path, prefill=1, decode=1, **slow) as s:
+        async with process_engine("--first-token-seconds", "0.05", "--token-seconds", "0.01") as (process, url):
+            entries = targets(("Prefill", s.prefill), ("Decode", s.decode))
+            s.path.write_text(json.dumps({"targets": [*entries, {"type": role, "url": url, "name": "victim"}]}))
+            await _until_ready_is(s, "targets", 3)
+            outcomes: list[str] = []
+            users = [asyncio.create_task(_user(s, body, 6, outcomes)) for _ in range(12)]
+            await eventually(lambda: len(outcomes) >= 20, "some requests before the kill")
+            process.kill()
+            await asyncio.gather(*users)
+        address = url.removeprefix("http://")
+        assert any(address in (line.get("prefill"), line.get("decode")) for line in s.records), "the victim was idle"
+        assert len(outcomes) == 72
+        allowed = {"complete", "broken"} if stream and role == "Decode" else {"complete"}
+        assert set(outcomes) <= allowed
+        assert outcomes.count("complete") >= 60
+
+
+async def _user(s: Stage, body: dict[str, Any], count: int, outcomes: list[str]) -> None:
+    for _ in range(count):
+        async with s.client.post(s.url + "/v1/completions", data=json.dumps(body)) as response:
+            try:
+                received = await response.read()
+            except aiohttp.ClientPayloadError:
+                outcomes.append("broken")
+                continue
+        complete = response.status == 200 and b" t9" in received
+        outcomes.append("complete" if complete else f"{response.status} {received[-200:]!r}")
