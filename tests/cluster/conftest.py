@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import Kubectl, Program
 from tests.support.objects import Object
+from tests.support.operator_account import operator_kubeconfig
 from tests.support.operator_process import OperatorProcess, running_operator
+
+SYSTEM = "kvpool-system"
 
 
 @pytest.fixture(scope="session")
-def operator(control_plane: Path, crds: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """One operator for the whole tier, watching every namespace."""
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with running_operator(control_plane, log, ["--resync-seconds=15"]) as process:
+def operator(
+    kubectl: Kubectl, helm: Program, crds: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """One operator for the whole tier, watching every namespace with the rights that the chart gives it."""
+    folder = tmp_path_factory.mktemp("operator")
+    kubectl.run("apply", "-f", "-", stdin=json.dumps(namespace_object(SYSTEM)))
+    kubeconfig = operator_kubeconfig(kubectl, helm, folder, SYSTEM)
+    log = folder / "operator.log"
+    with running_operator(kubeconfig, log, ["--resync-seconds=15"]) as process:
         yield process
     text = log.read_text()
     assert "Traceback" not in text, text[-5000:]
+    assert "Forbidden" not in text, text[-5000:]
+
+
+def namespace_object(name: str) -> Object:
+    """A namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 @dataclass(frozen=True, slots=True)
