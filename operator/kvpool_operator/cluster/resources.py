@@ -41,6 +41,7 @@ _ROWS = (
     Resource("ConfigMap", "v1", "configmaps"),
     Resource("ServiceAccount", "v1", "serviceaccounts"),
     Resource("Pod", "v1", "pods"),
+    Resource("Lease", "coordination.k8s.io/v1", "leases"),
     Resource("Namespace", "v1", "namespaces", namespaced=False),
     Resource("Role", _RBAC, "roles"),
     Resource("RoleBinding", _RBAC, "rolebindings"),
