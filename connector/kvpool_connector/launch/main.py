@@ -14,6 +14,7 @@ from typing import NoReturn
 from kvpool_connector.contract import EngineContract, render_mooncake_json
 from kvpool_connector.launch.command import engine_command
 from kvpool_connector.launch.contract_reader import read_contract
+from kvpool_connector.launch.drain import drain
 from kvpool_connector.launch.environment import engine_environment
 from kvpool_connector.launch.failure import LaunchError, report
 from kvpool_connector.launch.preflight import Situation, run_checks, table
@@ -32,6 +33,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
 
 
 def _launch(options: argparse.Namespace, args: Sequence[str], environ: Mapping[str, str]) -> int:
+    if options.drain:
+        drain(options.port, options.seconds, _say)
+        return 0
     contract = read_contract(environ)  # 1. what was agreed
     command = engine_command(contract, args)
     environment = engine_environment(contract, environ)
@@ -55,13 +59,18 @@ def _launch(options: argparse.Namespace, args: Sequence[str], environ: Mapping[s
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     own, separator, rest = (list(argv), "", []) if "--" not in argv else _split(argv)
     parser = argparse.ArgumentParser(
-        prog="kvpool-launch", description=__doc__, usage="%(prog)s [--check | --dry-run] -- <vLLM arguments>"
+        prog="kvpool-launch",
+        description=__doc__,
+        usage="%(prog)s [--check | --dry-run] -- <vLLM arguments>  |  %(prog)s --drain",
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--check", action="store_true", help="run the preflight checks, print them, and stop")
     mode.add_argument("--dry-run", action="store_true", help="print the files and the command, and stop")
+    mode.add_argument("--drain", action="store_true", help="as preStop: wait until the running engine is idle")
+    parser.add_argument("--port", type=int, default=8000, help="with --drain: the engine's API port")
+    parser.add_argument("--seconds", type=float, default=600, help="with --drain: the longest wait")
     options = parser.parse_args(own)
-    if not separator:
+    if not separator and not options.drain:
         parser.error("vLLM's arguments follow a `--`")
     return options, rest
 
