@@ -53,7 +53,7 @@ def _launch(options: argparse.Namespace, args: Sequence[str], environ: Mapping[s
     _write(contract)  # 3. what the store's client reads
     waited = wait_for_store(contract.master, contract.store_wait_seconds, _say)  # 4. the store
     _say(f"the store at {contract.master} answers after {waited:.1f} s; starting {shlex.join(command)}")
-    _become(command, environment)  # 5. signals reach vLLM itself from here on
+    return _become(command, environment)  # 5. signals reach vLLM itself from here on
 
 
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -96,7 +96,7 @@ def _show(
     print(f"\n# command\n{shlex.join(command)}", flush=True)
 
 
-def _become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+def _become(command: list[str], environment: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     os.execvpe(command[0], command, environment)
 
