@@ -12,8 +12,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator
 
-# Keys of AscendStoreConnector that this connector cannot honour: switched on they must not be ignored in silence.
-_UNSUPPORTED = ("use_layerwise", "prefill_pp_size", "prefill_pp_layer_partition", "prefill_tp_size", "decode_tp_size")
+# Keys of AscendStoreConnector that this connector cannot honour, with the values that ask for nothing. Any other must
+# not be ignored in silence.
+_UNSUPPORTED: dict[str, tuple[str, ...]] = {
+    "use_layerwise": ("False", "None"),
+    "prefill_pp_size": ("1", "None"),
+    "prefill_pp_layer_partition": ("None",),
+    "prefill_tp_size": ("1", "None"),
+    "decode_tp_size": ("1", "None"),
+}
 
 
 class ConnectorOptions(BaseModel):
@@ -52,8 +59,8 @@ def parse_options(extra: Mapping[str, Any]) -> tuple[ConnectorOptions, list[str]
 
     Raises ValueError with one line that names key, value and rule.
     """
-    for key in _UNSUPPORTED:
-        if extra.get(key) not in (None, False, 1, "1"):
+    for key, neutral in _UNSUPPORTED.items():
+        if str(extra.get(key)) not in neutral:
             raise ValueError(
                 f"kv_connector_extra_config.{key}={extra[key]!r}: KVPoolConnector has no such mode; "
                 "use AscendStoreConnector for it"
