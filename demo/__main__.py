@@ -75,7 +75,6 @@ def _install(console: Console, tools: Tools) -> None:
 
 def _apply(console: Console, tools: Tools) -> None:
     with console.step("a pool, a group, and beside them one plain engine without a connector to compare with"):
-        tools.run("kubectl", "create", "namespace", NAMESPACE, "--dry-run=client", "-o=yaml", show=False)
         _ensure_namespace(tools)
         tools.run("kubectl", "-n", NAMESPACE, "apply", "-f", POOL_FILE)
         tools.run("kubectl", "-n", NAMESPACE, "apply", "-f", GROUP_FILE)
