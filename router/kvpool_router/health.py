@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 
-from aiohttp import ClientSession
-
 from kvpool_router.config import Config
 from kvpool_router.pool import Target, TargetPool
 from kvpool_router.targets import Phase
 from kvpool_router.upstream import is_alive
+from kvpool_router.wire import EngineClient
 
 
 class HealthChecks:
     """The checking loop of one router."""
 
-    def __init__(self, config: Config, pool: TargetPool, session: ClientSession) -> None:
+    def __init__(self, config: Config, pool: TargetPool, client: EngineClient) -> None:
         self._config = config
         self._pool = pool
-        self._session = session
+        self._client = client
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -44,7 +43,7 @@ class HealthChecks:
         """Check once; a miss is checked again at once, so that a frozen engine is known within two time limits."""
         try:
             for _ in range(2):
-                alive = await is_alive(self._session, target.url, self._config.health_timeout_seconds)
+                alive = await is_alive(self._client, target, self._config.health_timeout_seconds)
                 self._pool.health(target, alive=alive)
                 if alive:
                     return

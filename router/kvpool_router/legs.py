@@ -13,9 +13,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from aiohttp import ClientSession
-from multidict import CIMultiDict
-
 from kvpool_router import rewrite
 from kvpool_router.access_log import Record
 from kvpool_router.config import Config, PrefillFailure, Transfer
@@ -25,6 +22,7 @@ from kvpool_router.pool import Fault, Lease, PairLease, TargetPool, Weight
 from kvpool_router.queueing import QueueFull, QueueTimeout
 from kvpool_router.recompute import given_back
 from kvpool_router.upstream import Answer, LegError, send
+from kvpool_router.wire import EngineClient
 
 _BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 _RETRY_AFTER_SECONDS = 5
@@ -39,7 +37,7 @@ class Exchange:
     path: str
     record: Record
     body: rewrite.Body
-    headers: CIMultiDict[str]
+    headers: bytes
     tried: set[str] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)  # failures that used up a retry, by leg
     prefilled: str | None = None  # the pairing revision whose pool already holds this prompt
@@ -59,10 +57,10 @@ class _StartOver(Exception):
 class Legs:
     """Runs the legs of requests."""
 
-    def __init__(self, config: Config, pool: TargetPool, session: ClientSession, metrics: Metrics) -> None:
+    def __init__(self, config: Config, pool: TargetPool, client: EngineClient, metrics: Metrics) -> None:
         self._config = config
         self._pool = pool
-        self._session = session
+        self._client = client
         self._metrics = metrics
 
     async def open(self, x: Exchange) -> Answer:
@@ -136,7 +134,7 @@ class Legs:
         while pair.prefill is not None:
             x.record.prefill = pair.prefill.target.endpoint.authority
             try:
-                answer = await send(self._session, pair.prefill, x.path, x.headers, body, whole=True)
+                answer = await send(self._client, pair.prefill, x.path, x.headers, body, whole=True)
             except LegError as error:
                 following = await self._after_failure(x, "prefill", pair.prefill, error)
                 if following is None and self._config.on_prefill_failure is PrefillFailure.RECOMPUTE:
@@ -158,7 +156,7 @@ class Legs:
             lease = pair.decode
             x.record.decode = lease.target.endpoint.authority
             try:
-                answer = await send(self._session, lease, x.path, x.headers, body)
+                answer = await send(self._client, lease, x.path, x.headers, body)
                 if self._config.transfer is not Transfer.MIXED and given_back(answer.first):
                     answer.close()
                     raise LegError(Fault.RECOMPUTED, "the engine gave the request back")

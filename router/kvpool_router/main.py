@@ -24,7 +24,7 @@ from kvpool_router.metrics import Metrics
 from kvpool_router.pool import TargetPool
 from kvpool_router.server import Surface
 from kvpool_router.targets import BadTargets
-from kvpool_router.upstream import new_session
+from kvpool_router.wire import EngineClient
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +65,9 @@ async def running(config: Config, access_log: AccessLog) -> AsyncIterator[Router
     """A router that listens, discovers and checks; all of it ends with the context."""
     pool = TargetPool(config)
     metrics = Metrics(pool)
-    async with new_session(config) as session, asyncio.TaskGroup() as background:
-        surface = Surface(config, pool, session, metrics, access_log)
+    client = EngineClient(config.connect_timeout_seconds)
+    async with asyncio.TaskGroup() as background:
+        surface = Surface(config, pool, client, metrics, access_log)
         if config.static is not None:
             file = FileDiscovery(config.static, pool.replace, metrics)
             file.read()
@@ -74,12 +75,13 @@ async def running(config: Config, access_log: AccessLog) -> AsyncIterator[Router
         else:
             discovery = SliceDiscovery(await kubernetes_source(config), pool.replace, metrics)
             tasks = [background.create_task(discovery.run())]
-        tasks.append(background.create_task(HealthChecks(config, pool, session).run()))
+        tasks.append(background.create_task(HealthChecks(config, pool, client).run()))
         runner, site = await _listen(config, surface)
         try:
             yield Router(config, surface, runner, site)
         finally:
             await runner.cleanup()
+            client.close()
             for task in tasks:
                 task.cancel()
 

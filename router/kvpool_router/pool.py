@@ -63,8 +63,8 @@ class Target:
     """One endpoint and its state; made and changed by the pool alone."""
 
     __slots__ = (
-        "doubtful_until", "down_until", "endpoint", "key", "leases", "missed", "pairing", "refusals", "role_type",
-        "sequences", "standing", "turn", "url", "work",
+        "address", "doubtful_until", "down_until", "endpoint", "key", "leases", "missed", "pairing", "refusals",
+        "role_type", "sequences", "standing", "turn", "url", "work",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -73,6 +73,7 @@ class Target:
         self.role_type = endpoint.role_type
         self.pairing = endpoint.pairing
         self.url = endpoint.url
+        self.address = (endpoint.address, endpoint.port)
         self.standing = Standing.OPEN
         self.work = 0.0
         self.sequences = 0

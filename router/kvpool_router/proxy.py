@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from aiohttp import ClientSession, web
+from aiohttp import web
 
 from kvpool_router import recompute, rewrite
 from kvpool_router.access_log import Record
@@ -21,6 +21,7 @@ from kvpool_router.legs import TAIL_BYTES, Exchange, Legs
 from kvpool_router.metrics import Metrics
 from kvpool_router.pool import TargetPool
 from kvpool_router.upstream import Answer, LegError, request_headers
+from kvpool_router.wire import EngineClient
 
 _CONTINUATIONS = 16  # a request that is given back more often does not fit on any engine
 
@@ -48,10 +49,10 @@ class _Stream:
 class Proxy:
     """Serves completions and chat completions."""
 
-    def __init__(self, config: Config, pool: TargetPool, session: ClientSession, metrics: Metrics) -> None:
+    def __init__(self, config: Config, pool: TargetPool, client: EngineClient, metrics: Metrics) -> None:
         self._config = config
         self._metrics = metrics
-        self._legs = Legs(config, pool, session, metrics)
+        self._legs = Legs(config, pool, client, metrics)
         self._may_be_given_back = config.transfer is not Transfer.MIXED
 
     async def serve(self, request: web.BaseRequest, record: Record, started: float) -> web.StreamResponse:
@@ -63,7 +64,7 @@ class Proxy:
         except rewrite.BadBody as error:
             raise RouterError(HTTPStatus.BAD_REQUEST, "bad_body", str(error)) from error
         path = request.raw_path if request.raw_path.startswith("/") else request.path_qs
-        exchange = Exchange(path, record, body, request_headers(request.headers, record.request_id))
+        exchange = Exchange(path, record, body, request_headers(request.headers.items(), record.request_id))
         limit = self._config.request_timeout_seconds or None
         streams: list[_Stream] = []
         try:

@@ -14,9 +14,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
-import aiohttp
-from aiohttp import ClientSession, web
-from yarl import URL
+from aiohttp import web
 
 from kvpool_router.access_log import AccessLog, Record
 from kvpool_router.config import Config
@@ -24,7 +22,8 @@ from kvpool_router.errors import RouterError, error_response
 from kvpool_router.metrics import Metrics
 from kvpool_router.pool import Target, TargetPool
 from kvpool_router.proxy import Proxy
-from kvpool_router.upstream import end_to_end, request_headers
+from kvpool_router.upstream import get, request_headers
+from kvpool_router.wire import EngineClient
 
 _log = logging.getLogger(__name__)
 _MODELS_SECONDS = 5.0
@@ -40,20 +39,20 @@ class Surface:
         self,
         config: Config,
         pool: TargetPool,
-        session: ClientSession,
+        client: EngineClient,
         metrics: Metrics,
         access_log: AccessLog,
     ) -> None:
         self._config = config
         self._pool = pool
-        self._session = session
+        self._client = client
         self._metrics = metrics
         self._access_log = access_log
         self.draining = False
         self.busy: set[object] = set()  # connections with a request in flight
         self.idle = asyncio.Event()
         self.idle.set()
-        proxy = Proxy(config, pool, session, metrics)
+        proxy = Proxy(config, pool, client, metrics)
         self._api: dict[str, tuple[str, Handler]] = {
             "/v1/completions": ("POST", proxy.serve),
             "/v1/chat/completions": ("POST", proxy.serve),
@@ -136,19 +135,13 @@ class Surface:
 
     async def _models(self, request: web.BaseRequest, record: Record, started: float) -> web.StreamResponse:
         """The list of models from an engine, else from the configuration."""
-        headers = request_headers(request.headers, record.request_id)
+        headers = request_headers(request.headers.items(), record.request_id)
         for target in self._pool.any_ready()[:3]:
-            url = URL(target.url + "/v1/models")
-            try:
-                async with asyncio.timeout(_MODELS_SECONDS):
-                    async with self._session.get(url, headers=headers, allow_redirects=False) as response:
-                        body = await response.read()
-            except (aiohttp.ClientError, OSError, TimeoutError):
-                continue
-            if response.status < 500:
+            answer = await get(self._client, target, "/v1/models", headers, _MODELS_SECONDS)
+            if answer is not None and answer.status < 500:
                 record.decode, record.outcome = target.endpoint.authority, "ok"
-                record.bytes_out = len(body)
-                return web.Response(status=response.status, headers=end_to_end(response.headers), body=body)
+                record.bytes_out = len(answer.first)
+                return web.Response(status=answer.status, headers=answer.headers, body=answer.first)
         if self._config.model:
             record.outcome = "ok"
             model = {"id": self._config.model, "object": "model", "owned_by": "vllm", "root": self._config.model}

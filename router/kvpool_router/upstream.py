@@ -8,22 +8,16 @@ redirected or retried here.
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
-import aiohttp
-from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
-from multidict import CIMultiDict, CIMultiDictProxy
-from yarl import URL
+from multidict import CIMultiDict
 
-from kvpool_router.config import Config
-from kvpool_router.pool import Fault, Lease
+from kvpool_router.pool import Fault, Lease, Target
+from kvpool_router.wire import Broken, EngineClient, Refused, Response
 
 # Below this a body with a known length is read whole before the client hears of it: a break can then still be retried.
 _WHOLE_BODY_LIMIT = 8 * 1024 * 1024
-# uvicorn closes idle connections after 5 s; ours go first, so that a request rarely meets a closing one.
-_KEEPALIVE_SECONDS = 4.0
 RETRYABLE_STATUS = frozenset({500, 502, 503, 504})
 
 _HOP_BY_HOP = frozenset(
@@ -33,7 +27,7 @@ _HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 # The body is sent anew, already unpacked by the server, and in one piece.
-_REQUEST_ONLY = frozenset({"host", "content-length", "content-encoding", "expect"})
+_REQUEST_ONLY = frozenset({"host", "content-length", "content-encoding", "expect", "x-request-id"})
 
 
 class LegError(Exception):
@@ -53,7 +47,7 @@ class Answer:
     status: int
     headers: CIMultiDict[str]
     first: bytes
-    response: ClientResponse | None
+    response: Response | None
 
     @property
     def is_event_stream(self) -> bool:
@@ -65,10 +59,10 @@ class Answer:
         if self.response is None:
             return
         try:
-            async for chunk in self.response.content.iter_any():
+            while chunk := await self.response.readany():
                 yield chunk
-        except (aiohttp.ClientError, OSError) as error:
-            raise LegError(Fault.BROKEN, _describe(error)) from error
+        except Broken as error:
+            raise LegError(Fault.BROKEN, str(error)) from error
 
     def close(self) -> None:
         """Drop what is left of the answer; the engine notices at once."""
@@ -76,62 +70,55 @@ class Answer:
             self.response.close()
 
 
-def end_to_end(headers: CIMultiDictProxy[str], *, drop: frozenset[str] = frozenset()) -> CIMultiDict[str]:
+def end_to_end(headers: Iterable[tuple[str, str]], *, drop: frozenset[str] = frozenset()) -> Iterable[tuple[str, str]]:
     """The headers that travel on: all but hop-by-hop ones, those named in Connection, and those in `drop`."""
-    named = frozenset(token.strip().lower() for value in headers.getall("Connection", ()) for token in value.split(","))
-    unwanted = _HOP_BY_HOP | named | drop
-    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in unwanted)
+    headers = list(headers)
+    unwanted = _HOP_BY_HOP | drop
+    named = [value for name, value in headers if name.lower() == "connection"]
+    if named:
+        unwanted |= {token.strip().lower() for value in named for token in value.split(",")}
+    return ((name, value) for name, value in headers if name.lower() not in unwanted)
 
 
-def request_headers(headers: CIMultiDictProxy[str], request_id: str) -> CIMultiDict[str]:
-    """What an engine gets to see of the client's headers: authorization and trace headers stay as they are."""
-    passed = end_to_end(headers, drop=_REQUEST_ONLY)
-    passed["X-Request-Id"] = request_id
-    return passed
+def request_headers(headers: Iterable[tuple[str, str]], request_id: str) -> bytes:
+    """What an engine gets to see of the client's headers, ready for the wire: authorization and trace headers stay."""
+    passed = [*end_to_end(headers, drop=_REQUEST_ONLY), ("X-Request-Id", request_id)]
+    return "".join(f"{name}: {value}\r\n" for name, value in passed).encode("utf-8", "surrogateescape")
 
 
-def new_session(config: Config) -> ClientSession:
-    """The one client session: no connection limit, no redirects, no added headers, no cookies, no proxy settings."""
-    return ClientSession(
-        connector=TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS, ttl_dns_cache=10),
-        cookie_jar=DummyCookieJar(),
-        timeout=ClientTimeout(total=None, sock_connect=config.connect_timeout_seconds),
-        auto_decompress=False,
-        trust_env=False,
-        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-    )
+def _request(method: str, target: Target, path: str, headers: bytes, body: bytes) -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: {target.endpoint.authority}\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + headers + b"\r\n" + body
 
 
 async def send(
-    session: ClientSession, lease: Lease, path: str, headers: CIMultiDict[str], body: bytes, *, whole: bool = False
+    client: EngineClient, lease: Lease, path: str, headers: bytes, body: bytes, *, whole: bool = False
 ) -> Answer:
     """Send one leg and wait for its first byte (`whole`: for all of it)."""
-    url = URL(lease.target.url + path, encoded=True)
+    target = lease.target
     try:
         async with lease:
-            response = await session.request("POST", url, data=body, headers=headers, allow_redirects=False)
+            response = await client.send(target.address, _request("POST", target, path, headers, body))
             try:
                 return await _begin(response, whole=whole)
             except BaseException:
                 response.close()
                 raise
     except TimeoutError as error:
-        if isinstance(error, aiohttp.ConnectionTimeoutError):
-            raise LegError(Fault.CONNECT, "connection timed out") from error
         raise LegError(Fault.LOST, "the engine does not answer its health checks") from error
-    except aiohttp.ClientConnectorError as error:
-        raise LegError(Fault.CONNECT, _describe(error)) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise LegError(Fault.BROKEN, _describe(error)) from error
+    except Refused as error:
+        raise LegError(Fault.CONNECT, str(error)) from error
+    except Broken as error:
+        raise LegError(Fault.BROKEN, str(error)) from error
 
 
-async def _begin(response: ClientResponse, *, whole: bool) -> Answer:
-    headers = end_to_end(response.headers)
-    length = response.content_length
+async def _begin(response: Response, *, whole: bool) -> Answer:
+    headers = CIMultiDict(end_to_end(response.headers))
+    length = response.length
     if whole or response.status >= 400 or (length is not None and length <= _WHOLE_BODY_LIMIT):
         answer = Answer(response.status, headers, await response.read(), None)
     else:
-        answer = Answer(response.status, headers, await response.content.readany(), response)
+        answer = Answer(response.status, headers, await response.readany(), response)
     if answer.status in RETRYABLE_STATUS:
         raise LegError(Fault.STATUS, f"the engine answered {answer.status}", answer)
     if not answer.first and answer.status == 200:
@@ -139,21 +126,20 @@ async def _begin(response: ClientResponse, *, whole: bool) -> Answer:
     return answer
 
 
-async def is_alive(session: ClientSession, url: str, timeout_seconds: float) -> bool:
-    """One health check: any answer below 500 in time."""
+async def get(client: EngineClient, target: Target, path: str, headers: bytes, seconds: float) -> Answer | None:
+    """A small GET, whole; None when the engine does not answer in time."""
     try:
-        async with asyncio.timeout(timeout_seconds):
-            async with session.get(url + "/health", allow_redirects=False) as response:
-                return response.status < 500
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        return False
+        async with asyncio.timeout(seconds):
+            response = await client.send(target.address, _request("GET", target, path, headers, b""))
+            try:
+                return Answer(response.status, CIMultiDict(end_to_end(response.headers)), await response.read(), None)
+            finally:
+                response.close()
+    except (Refused, Broken, TimeoutError):
+        return None
 
 
-def _describe(error: BaseException) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        error = error.os_error
-    if isinstance(error, socket.gaierror):
-        return "name not found"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+async def is_alive(client: EngineClient, target: Target, seconds: float) -> bool:
+    """One health check: any answer below 500 in time."""
+    answer = await get(client, target, "/health", b"", seconds)
+    return answer is not None and answer.status < 500

@@ -248,11 +248,13 @@ async def _main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--first-token-seconds", type=float, default=0.0)
     parser.add_argument("--token-seconds", type=float, default=0.0)
+    parser.add_argument("--transfer-params", help="JSON object answered to do_remote_decode")
     given = parser.parse_args()
     fake = FakeEngine(
         port=given.port,
         first_token_seconds=given.first_token_seconds,
         token_seconds=given.token_seconds,
+        transfer_params=given.transfer_params,
         record=False,
     )
     await fake.start()
