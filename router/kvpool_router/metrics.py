@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -66,13 +66,27 @@ class Metrics:
             "kvpool_router_discovery_connected", "1 while the source of targets can be read.", registry=registry
         )
         registry.register(_PoolCollector(pool))
+        self._requests: dict[tuple[str, int, str], Counter] = {}
+        self._phases = {phase: self.seconds.labels(phase) for phase in ("queue", "prefill", "first_byte", "total")}
+        self._prompt = {leg: self.prompt_tokens.labels(leg) for leg in ("prefill", "decode")}
+        self._cached = {leg: self.cached_tokens.labels(leg) for leg in ("prefill", "decode")}
+
+    def finished(self, path: str, status: int, outcome: str, seconds: Mapping[str, float]) -> None:
+        """Count one request; looking label values up anew each time would cost more than counting."""
+        key = (path, status, outcome)
+        counter = self._requests.get(key)
+        if counter is None:
+            counter = self._requests[key] = self.requests.labels(path, str(status), outcome)
+        counter.inc()
+        for phase, value in seconds.items():
+            self._phases[phase].observe(value)
 
     def usage(self, leg: str, tail: bytes) -> None:
         """Count the tokens that an answer's `usage` reports; `tail` is the end of the answer, where it stands."""
         if prompt := _PROMPT_TOKENS.findall(tail):
-            self.prompt_tokens.labels(leg).inc(int(prompt[-1]))
+            self._prompt[leg].inc(int(prompt[-1]))
         if cached := _CACHED_TOKENS.findall(tail):
-            self.cached_tokens.labels(leg).inc(int(cached[-1]))
+            self._cached[leg].inc(int(cached[-1]))
 
     def render(self) -> bytes:
         """The text exposition."""

@@ -128,9 +128,7 @@ class Surface:
     def _finish(self, record: Record, started: float) -> None:
         record.seconds["total"] = time.monotonic() - started
         path = record.path if record.path in self._api else "other"
-        self._metrics.requests.labels(path, str(record.status), record.outcome).inc()
-        for phase, seconds in record.seconds.items():
-            self._metrics.seconds.labels(phase).observe(seconds)
+        self._metrics.finished(path, record.status, record.outcome, record.seconds)
         self._access_log.write(record)
 
     async def _models(self, request: web.BaseRequest, record: Record, started: float) -> web.StreamResponse:

@@ -337,6 +337,11 @@ class EngineClient:
         self._idle: dict[Address, list[Connection]] = {}
         self._closed = False
 
+    @property
+    def idle(self) -> int:
+        """How many connections wait for a request."""
+        return sum(map(len, self._idle.values()))
+
     async def send(self, address: Address, request: bytes) -> Response:
         """Send a request, as bytes ready for the wire, and wait for the head of its answer."""
         connection = self._take(address) or await self._connect(address)

@@ -97,8 +97,8 @@ async def subjects(stack: AsyncExitStack, client: aiohttp.ClientSession, vllm_ro
     """Start engines and routers."""
     engines: list[str] = []
     for _ in range(4):
-        command = (sys.executable, "-m", "tests.support.fake_engine", "--transfer-params", PARAMS)
-        process = await stack.enter_async_context(program(*command))
+        engine = (sys.executable, "-m", "tests.support.fake_engine", "--transfer-params", PARAMS)
+        process = await stack.enter_async_context(program(*engine))
         assert process.stdout is not None
         engines.append(f"http://127.0.0.1:{(await process.stdout.readline()).decode().strip()}")
     found = [Subject("direct", engines[2], None)]
@@ -107,13 +107,11 @@ async def subjects(stack: AsyncExitStack, client: aiohttp.ClientSession, vllm_ro
     pairs += [{"type": "Decode", "url": url} for url in engines[2:]]
     (folder / "pairs.json").write_text(json.dumps({"targets": pairs}))
     (folder / "mixed.json").write_text(json.dumps({"targets": [{"type": "Mixed", "url": u} for u in engines[2:]]}))
-    commands: dict[str, tuple[str, ...]] = {
-        f"kvpool {kind}": (
-            *(sys.executable, "-m", "kvpool_router.main", "--transfer", kind, "--host", "127.0.0.1"),
-            *("--static", str(folder / ("mixed.json" if kind == "Mixed" else "pairs.json")), "--port"),
-        )
-        for kind in ("Mixed", "Pool", "P2P")
-    }
+    commands: dict[str, tuple[str, ...]] = {}
+    for kind in ("Mixed", "Pool", "P2P"):
+        file = folder / ("mixed.json" if kind == "Mixed" else "pairs.json")
+        program_name = (sys.executable, "-m", "kvpool_router.main", "--transfer", kind, "--host", "127.0.0.1")
+        commands[f"kvpool {kind}"] = (*program_name, "--static", str(file), "--port")
     if vllm_router:
         prefill = [word for url in engines[:2] for word in ("--prefill", url)]
         decode = [word for url in engines[2:] for word in ("--decode", url)]
