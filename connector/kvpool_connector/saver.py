@@ -1,8 +1,8 @@
 """Storing blocks beside the engine's steps.
 
-Blocks are read from the KV cache when their turn comes, not copied before, so the engine must not overwrite a block
-that still waits. Before each step it names the blocks that are handed out anew: those that wait are given up, and the
-one batch that is being stored is waited for.
+Blocks are read from the KV cache when their turn comes, so the engine must not overwrite a block that still waits.
+Before each step it names the blocks that are handed out anew: those that wait are given up, and the one batch that is
+being read is waited for. Who stores a batch may release its blocks as soon as it has read them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,18 @@ class Saver:
     """A bounded queue of batches and the thread that stores them."""
 
     def __init__(
-        self, store: Callable[[Batch], None], drop: Callable[[str, int], None], max_blocks: int, start: bool = True
+        self,
+        store: Callable[[Batch, Callable[[], None]], None],
+        drop: Callable[[str, int], None],
+        max_blocks: int,
+        batch_blocks: int = BATCH_BLOCKS,
+        start: bool = True,
     ) -> None:
         self._store = store
         self._drop = drop
         self._max_blocks = max_blocks
+        self._batch_blocks = batch_blocks
+        self._finished = 0
         self._waiting: deque[Batch] = deque()
         self._waiting_blocks = 0
         self._current: Batch | None = None
@@ -52,8 +59,8 @@ class Saver:
         with self._changed:
             room = max(0, self._max_blocks - self._waiting_blocks)
             self._drop("queue_full", max(0, len(blocks) - room))
-            for at in range(0, min(room, len(blocks)), BATCH_BLOCKS):
-                end = min(at + BATCH_BLOCKS, room, len(blocks))
+            for at in range(0, min(room, len(blocks)), self._batch_blocks):
+                end = min(at + self._batch_blocks, room, len(blocks))
                 self._waiting.append(Batch(list(hashes[at:end]), list(blocks[at:end]), event))
                 self._waiting_blocks += end - at
             self._changed.notify_all()
@@ -70,9 +77,13 @@ class Saver:
                 self._changed.wait()
 
     def drain(self, timeout: float) -> bool:
-        """Wait until everything queued is stored or dropped. False if time ran out."""
+        """Wait until everything queued is stored or dropped. False if for so long not one batch was."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting and self._current is None, timeout)
+            while self._waiting or self._current is not None:
+                finished = self._finished
+                if not self._changed.wait_for(lambda: self._finished > finished, timeout):  # noqa: B023
+                    return False
+            return True
 
     def close(self, timeout: float) -> None:
         """Store what is queued if that is quick, drop the rest, and end the thread."""
@@ -97,13 +108,21 @@ class Saver:
         while (batch := self._next()) is not None:
             try:
                 if batch.blocks:
-                    self._store(batch)
+                    self._store(batch, self._release)
             except Exception:
                 logger.exception("kvpool: storing blocks failed")
             finally:
                 with self._changed:
                     self._current = None
+                    self._finished += 1
                     self._changed.notify_all()
+
+    def _release(self) -> None:
+        """The current batch has been read: its blocks may be overwritten."""
+        with self._changed:
+            if self._current is not None:
+                self._current.blocks = []
+                self._changed.notify_all()
 
     def _next(self) -> Batch | None:
         with self._changed:

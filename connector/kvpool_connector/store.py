@@ -56,6 +56,10 @@ class StoreClient:
         """Fill memory from objects."""
         return self._transfer(self._backend.get, transfers)
 
+    def give_up(self, reason: str) -> None:
+        """Pass the store by until it answers again: somebody saw that it hangs."""
+        self._trip(reason)
+
     def close(self) -> None:
         """Leave the store; bounded, since a store that is gone must not hold up the engine's end."""
         self._stopping.set()

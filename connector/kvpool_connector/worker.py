@@ -18,8 +18,9 @@ from kvpool_connector.counters import STORE_UP, Counters
 from kvpool_connector.device.base import Device
 from kvpool_connector.keys import KeySpace, whole_prefix
 from kvpool_connector.plan import Load, Save, StepPlan
-from kvpool_connector.saver import Batch, Saver
+from kvpool_connector.saver import BATCH_BLOCKS, Batch, Saver
 from kvpool_connector.segments import BlockLayout
+from kvpool_connector.staging import Staging
 from kvpool_connector.store import StoreClient
 
 logger = logging.getLogger("vllm.kvpool.worker")
@@ -55,6 +56,7 @@ class PoolWorker:
         rules: WorkerRules,
         counters: Counters,
         any_rank: Callable[[bool], bool] = bool,
+        staging: Staging | None = None,
     ) -> None:
         self._store = store
         self._layout = layout
@@ -63,11 +65,13 @@ class PoolWorker:
         self._rules = rules
         self._counters = counters
         self._any_rank = any_rank
+        self._staging = staging
         self._failed_step = 0
         self._lock = threading.Lock()
         self._invalid: set[int] = set()
         self._loaded: set[str] = set()
-        self._saver = Saver(self._store_batch, counters.drop, MAX_WAITING_BLOCKS)
+        batch_blocks = staging.blocks if staging else BATCH_BLOCKS
+        self._saver = Saver(self._store_batch, counters.drop, MAX_WAITING_BLOCKS, batch_blocks)
         self._to_load: queue.SimpleQueue[Load | None] = queue.SimpleQueue()
         self._loader: threading.Thread | None = None
 
@@ -188,13 +192,16 @@ class PoolWorker:
         event = self._device.record()
         for save in saves:
             self._saver.submit(save.hashes, save.blocks, event)
-        if not self._rules.save_async:
-            self._saver.drain(_SAVE_WAIT_SECONDS)
+        if not self._rules.save_async and not self._saver.drain(_SAVE_WAIT_SECONDS):
+            self._store.give_up(f"nothing was stored for {_SAVE_WAIT_SECONDS:.0f} s")
 
-    def _store_batch(self, batch: Batch) -> None:
+    def _store_batch(self, batch: Batch, release: Callable[[], None]) -> None:
         began = time.monotonic()
         batch.event.synchronize()
         transfers = self._transfers(batch.hashes, batch.blocks)
+        if self._staging is not None:
+            transfers = self._staging.copy(transfers)
+            release()
         present = self._store.exists([transfer.key for transfer in transfers])
         if present is None:
             self._counters.drop("store_unavailable", len(transfers))

@@ -14,7 +14,9 @@ from kvpool_connector.facts import EngineFacts, read_namespace
 from kvpool_connector.keys import KeySpace
 from kvpool_connector.lookup import LookupServer, socket_address
 from kvpool_connector.options import ConnectorOptions
+from kvpool_connector.saver import BATCH_BLOCKS
 from kvpool_connector.segments import layout_of
+from kvpool_connector.staging import Staging
 from kvpool_connector.store import StoreClient
 from kvpool_connector.worker import PoolWorker, WorkerRules
 
@@ -50,7 +52,9 @@ def build_worker_side(
     layout = layout_of(kv_caches, facts.num_blocks)
     namespace = read_namespace(vllm_config, facts, options, layout.forms, device.kind)
     keys = KeySpace.of(namespace, facts.head_ranks)
-    store = StoreClient(make_backend(options), layout.regions, device.bind_thread)
+    staging = Staging(layout.block_bytes, BATCH_BLOCKS) if device.host_memory else None
+    regions = (*layout.regions, *((staging.region,) if staging else ()))
+    store = StoreClient(make_backend(options), regions, device.bind_thread)
     attached = store.start(_ATTACH_SECONDS)
     logger.info(
         "kvpool: rank %d, keys %s, %d bytes a block, store %s",
@@ -66,7 +70,7 @@ def build_worker_side(
         save_async=options.save_async if options.save_async is not None else facts.kv_role != "kv_producer",
         pipelined=facts.pipeline_parallel > 1,
     )
-    pool = PoolWorker(store, layout, keys, device, rules, counters, _any_rank(facts))
+    pool = PoolWorker(store, layout, keys, device, rules, counters, _any_rank(facts), staging)
     lookup = None
     if facts.rank == 0:
         lookup = LookupServer(socket_address(facts.engine_id, options.lookup_rpc_port), pool.count_blocks)

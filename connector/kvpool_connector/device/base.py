@@ -16,6 +16,7 @@ class Device(Protocol):
     """One rank's device."""
 
     kind: str  # goes into the key namespace: blocks of different kinds are never mixed
+    host_memory: bool  # whether the CPU can copy from the KV cache
 
     def bind_thread(self) -> None:
         """Make this device current in the calling thread."""

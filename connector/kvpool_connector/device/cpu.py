@@ -15,6 +15,8 @@ class _Done:
 class CpuDevice:
     """vLLM packs blocks by the CPU's vector instructions, so they are part of the kind."""
 
+    host_memory = True
+
     def __init__(self) -> None:
         import torch
 

@@ -11,6 +11,7 @@ class NpuDevice:
     """One NPU of this process."""
 
     kind = "npu"
+    host_memory = False
 
     def __init__(self) -> None:
         import torch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -24,10 +24,15 @@ class Store:
         self.gate = threading.Event()
         self.dropped: dict[str, int] = {}
 
-    def store(self, batch: Batch) -> None:
+    def store(self, batch: Batch, release: Callable[[], None]) -> None:
         self.began.set()
         assert self.gate.wait(10), "the test never opened the gate"
         self.stored.extend(batch.blocks)
+
+    def copy_and_store(self, batch: Batch, release: Callable[[], None]) -> None:
+        copied = list(batch.blocks)
+        release()
+        self.store(Batch(batch.hashes, copied, batch.event), release)
 
     def drop(self, reason: str, blocks: int) -> None:
         if blocks:
@@ -107,3 +112,15 @@ def test_closing_drops_what_a_hanging_store_keeps_waiting(store: Store) -> None:
     submit(saver, 2, 3)
     saver.close(timeout=0.1)
     assert store.dropped == {"store_unavailable": 2}
+
+
+def test_a_store_that_hangs_with_a_copy_holds_up_no_step(store: Store) -> None:
+    saver = Saver(store.copy_and_store, store.drop, max_blocks=1000)
+    submit(saver, 1)
+    assert store.began.wait(10), "the first batch never began"
+    saver.fence([1])
+    assert store.stored == []
+    assert not saver.drain(0.05)
+    store.gate.set()
+    assert saver.drain(10)
+    assert store.stored == [1]

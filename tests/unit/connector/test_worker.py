@@ -14,6 +14,7 @@ from kvpool_connector.counters import Counters
 from kvpool_connector.keys import KeySpace
 from kvpool_connector.plan import Load, Save, StepPlan
 from kvpool_connector.segments import BlockLayout, Region, Segment
+from kvpool_connector.staging import Staging
 from kvpool_connector.store import StoreClient
 from kvpool_connector.worker import PoolWorker, WorkerRules
 
@@ -28,6 +29,7 @@ class Done:
 
 class Cpu:
     kind = "cpu"
+    host_memory = True
 
     def bind_thread(self) -> None:
         pass
@@ -87,14 +89,17 @@ class Faulty(memory.MemoryBackend):
 class Rank:
     """One engine's worker side."""
 
-    def __init__(self, backend: Any, any_rank: Callable[[bool], bool] = bool, **rules: Any) -> None:
+    def __init__(
+        self, backend: Any, any_rank: Callable[[bool], bool] = bool, staged: bool = False, **rules: Any
+    ) -> None:
         self.cache = Cache()
         self.counters = Counters()
         self.store = StoreClient(backend, self.cache.layout.regions, lambda: None)
         assert self.store.start(wait=10), "the store was never joined"
         keys = KeySpace("m", "d")
         place = WorkerRules(save_async=False, **rules)
-        self.pool = PoolWorker(self.store, self.cache.layout, keys, Cpu(), place, self.counters, any_rank)
+        staging = Staging(self.cache.layout.block_bytes, 2) if staged else None
+        self.pool = PoolWorker(self.store, self.cache.layout, keys, Cpu(), place, self.counters, any_rank, staging)
 
     def save(self, step: int, hashes: list[bytes], blocks: list[int], acknowledged: int = 0) -> None:
         self.pool.end_step(StepPlan(step, acknowledged, saves=[Save("r", hashes, blocks)]))
@@ -112,11 +117,12 @@ def empty_store() -> Iterator[None]:
     memory._OBJECTS.clear()
 
 
-def test_another_engine_gets_the_bytes_that_were_saved_into_other_blocks() -> None:
-    one, two = Rank(memory.MemoryBackend()), Rank(memory.MemoryBackend())
+@pytest.mark.parametrize("staged", [False, True])
+def test_another_engine_gets_the_bytes_that_were_saved_into_other_blocks(staged: bool) -> None:
+    one, two = Rank(memory.MemoryBackend(), staged=staged), Rank(memory.MemoryBackend())
     one.cache.fill(2, b"a")
     one.cache.fill(5, b"k")
-    one.save(1, [b"h0", b"h1"], [2, 5])
+    one.save(1, [b"h0", b"h1", b"h9"], [2, 5, 6])
     assert two.pool.count_blocks([b"h0", b"h1", b"h2"]) == 2
     two.load(1, [b"h0", b"h1"], [7, 0])
     assert two.cache.read(7) == one.cache.read(2) == [b"a" * BLOCK, b"b" * BLOCK]
