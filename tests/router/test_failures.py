@@ -330,16 +330,16 @@ async def test_a_process_killed_under_load_costs_no_request_that_had_not_begun_t
             s.path.write_text(json.dumps({"targets": [*entries, {"type": role, "url": url, "name": "victim"}]}))
             await _until_ready_is(s, "targets", 3)
             outcomes: list[str] = []
-            users = [asyncio.create_task(_user(s, body, 6, outcomes)) for _ in range(12)]
-            await eventually(lambda: len(outcomes) >= 20, "some requests before the kill")
+            users = [asyncio.create_task(_user(s, body, 5, outcomes)) for _ in range(8)]
+            await eventually(lambda: len(outcomes) >= 10, "some requests before the kill")
             process.kill()
             await asyncio.gather(*users)
         address = url.removeprefix("http://")
         assert any(address in (line.get("prefill"), line.get("decode")) for line in s.records), "the victim was idle"
-        assert len(outcomes) == 72
+        assert len(outcomes) == 40
         allowed = {"complete", "broken"} if stream and role == "Decode" else {"complete"}
         assert set(outcomes) <= allowed
-        assert outcomes.count("complete") >= 60
+        assert outcomes.count("complete") >= 32
 
 
 async def _user(s: Stage, body: dict[str, Any], count: int, outcomes: list[str]) -> None:

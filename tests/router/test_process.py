@@ -122,8 +122,6 @@ async def test_the_drain_limit_cuts_off_what_is_left_without_a_clean_finish_and_
     "flags, code, part",
     [
         (("--port", "x"), 2, "--port: expected an integer"),
-        (("--group", "g"), 2, "--namespace: required"),
-        (("--nonsense",), 2, "unrecognized arguments: --nonsense"),
         (("--static", "/nowhere.json"), 1, "/nowhere.json"),
         (("--namespace", "n", "--group", "g"), 1, "Service host/port is not set"),
     ],
