@@ -1,7 +1,7 @@
 # Few targets, each what CI runs. `make help` lists them.
 PYTHON ?= python3.11
 DEV = $(PYTHON) -m devcluster
-IN_VENV = VENV="$$($(DEV) venv dev)" && PATH="$$VENV/bin:$$PATH" PYTHONPATH=operator:connector:router:.
+IN_VENV = VENV="$$($(DEV) venv dev)" && export PATH="$$VENV/bin:$$PATH" PYTHONPATH=operator:connector:router:.
 SOURCES = operator connector router devcluster demo tools tests
 
 .DEFAULT_GOAL := help
