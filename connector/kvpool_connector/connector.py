@@ -74,6 +74,7 @@ class KVPoolConnector(base.KVConnectorBase_V1, base.SupportsHMA):  # type: ignor
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         """Load what this step's requests found in the pool."""
         if self._worker is not None:
+            self._worker.pool.before_step(self._plan())  # older releases announce preemptions only
             self._worker.pool.start_loads(self._plan())
 
     def wait_for_layer_load(self, layer_name: str) -> None:

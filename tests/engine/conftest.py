@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,8 +24,6 @@ SEGMENT_BYTES = 64 << 20
 def site_packages() -> Path:
     if sys.version_info[:2] != (3, 11):
         pytest.skip(f"requirements/engine-cpu.txt is for Python 3.11, this is {sys.version.split()[0]}")
-    import os
-
     if os.geteuid() != 0 and (lacking := missing(DEBIAN_PACKAGES)):
         pytest.skip(f"not root, and these Debian packages are missing: {', '.join(lacking)}")
     return ensure_site_packages()

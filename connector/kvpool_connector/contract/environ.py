@@ -7,7 +7,7 @@ upstream name; `KVPOOL_*` is for what has none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -18,6 +18,7 @@ Role = Literal["Prefill", "Decode", "Mixed"]
 LoadFailurePolicy = Literal["Recompute", "Fail"]
 Protocol = Literal["tcp", "ascend"]
 
+_Contract = TypeVar("_Contract", bound="PoolContract")  # typing.Self is not in Python 3.10
 DEFAULT_MOONCAKE_CONFIG_PATH = "/run/kvpool/mooncake.json"
 
 
@@ -74,7 +75,7 @@ class PoolContract(BaseModel):
     )
 
     @classmethod
-    def from_environ(cls, environ: Mapping[str, str]) -> Self:
+    def from_environ(cls: type[_Contract], environ: Mapping[str, str]) -> _Contract:
         """Read the contract from a process environment.
 
         Raises pydantic.ValidationError that names each missing or wrong variable.
