@@ -219,7 +219,7 @@ def test_images_take_registry_tag_and_digest(helm: Program) -> None:
 
 
 def test_the_operator_understands_its_arguments(helm: Program) -> None:
-    settings = parse_settings(_container(_render(helm, "watchNamespaces={team-a}"))["args"])
+    settings = parse_settings(_container(_render(helm, "watchNamespaces={team-a}"))["args"], {}, "host")
     assert settings.namespaces == ("team-a",)
     assert settings.connector_image == "kvpool/connector:0.1.0"
     assert (settings.resync_seconds, settings.workers, settings.image_pull_policy) == (300, 8, "IfNotPresent")

@@ -48,8 +48,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def running_operator(kubeconfig: Path, log: Path, flags: Sequence[str] = ()) -> Iterator[OperatorProcess]:
-    """Start the operator, wait until it is ready, and stop it as Kubernetes would."""
+def running_operator(
+    kubeconfig: Path, log: Path, flags: Sequence[str] = (), *, may_be_dead: bool = False
+) -> Iterator[OperatorProcess]:
+    """Start the operator, wait until it is ready, and stop it as Kubernetes would, unless the test has ended it."""
     health, metrics = free_port(), free_port()
     command = [
         sys.executable,
@@ -74,6 +76,7 @@ def running_operator(kubeconfig: Path, log: Path, flags: Sequence[str] = ()) -> 
             time.sleep(0.1)
         yield operator
     finally:
+        assert may_be_dead or process.poll() is None, f"the operator ended by itself:\n{log.read_text()[-3000:]}"
         process.terminate()
         try:
             process.wait(timeout=30)

@@ -36,6 +36,7 @@ class Metrics:
             ["verb", "kind", "code"],
             registry=self.registry,
         )
+        self.leader = Gauge("kvpool_leader", "1 in the process that acts.", registry=self.registry)
         self.stalled = Gauge(
             "kvpool_object_stalled",
             "1 for an object with an invalid spec.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kvpool_operator.plan.facts import Defaults
@@ -29,6 +29,11 @@ class Settings:
     """Port of /healthz and /readyz."""
     metrics_port: int
     """Port of /metrics."""
+    lease_namespace: str
+    """Namespace of the Lease; empty means that this process is the only one."""
+    lease_name: str
+    identity: str
+    """Who this process is in the Lease."""
     log_format: str
     log_level: str
 
@@ -37,8 +42,8 @@ class Settings:
         return Defaults(self.connector_image, self.router_image, self.image_pull_policy)
 
 
-def parse_settings(argv: Sequence[str]) -> Settings:
-    """Settings from the command line; exits with a message that names a wrong flag."""
+def parse_settings(argv: Sequence[str], environ: Mapping[str, str], host: str) -> Settings:
+    """Settings from the command line and what the pod knows of itself; exits with a message that names a wrong flag."""
     parser = argparse.ArgumentParser(
         prog="kvpool-operator",
         description="Makes KVPools and InferenceGroups real: stores, engines and routers on Kubernetes.",
@@ -52,6 +57,13 @@ def parse_settings(argv: Sequence[str]) -> Settings:
     parser.add_argument("--resync-seconds", type=float, default=300.0, help="look at everything this often")
     parser.add_argument("--health-port", type=int, default=8080, help="port of /healthz and /readyz")
     parser.add_argument("--metrics-port", type=int, default=8081, help="port of /metrics")
+    parser.add_argument(
+        "--lease-namespace",
+        default=environ.get("POD_NAMESPACE", ""),
+        help="keep a Lease there, so that one of several operators acts; none when empty",
+    )
+    parser.add_argument("--lease-name", default="kvpool-operator", help="name of the Lease")
+    parser.add_argument("--identity", default=environ.get("POD_NAME", host), help="this process in the Lease")
     parser.add_argument("--log-format", choices=["json", "text"], default="json", help="one line per event")
     parser.add_argument(
         "--log-level", choices=["debug", "info", "warning", "error"], default="info", help="least level"
@@ -66,6 +78,9 @@ def parse_settings(argv: Sequence[str]) -> Settings:
         resync_seconds=args.resync_seconds,
         health_port=args.health_port,
         metrics_port=args.metrics_port,
+        lease_namespace=args.lease_namespace,
+        lease_name=args.lease_name,
+        identity=args.identity,
         log_format=args.log_format,
         log_level=args.log_level,
     )

@@ -125,7 +125,7 @@ class LeaseElector:
 
     async def _write(self, lease: Mapping[str, Any], holder: str) -> None:
         spec: dict[str, Any] = {
-            "holderIdentity": holder,
+            "holderIdentity": holder or None,  # the API server takes no empty name
             "leaseDurationSeconds": self._timing.duration,
             "renewTime": self._now(),
         }
