@@ -230,7 +230,7 @@ def test_the_operator_understands_its_arguments(helm: Program) -> None:
 def test_the_operator_runs_without_privileges(helm: Program) -> None:
     deployment = _named(_render(helm), "Deployment")["kvpool-operator"]["spec"]
     pod = deployment["template"]["spec"]
-    assert deployment["strategy"] == {"type": "Recreate"}
+    assert deployment["replicas"] == 2
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 65532
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
