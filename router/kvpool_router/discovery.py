@@ -11,12 +11,13 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kvpool_router.config import Config
 from kvpool_router.metrics import Metrics
+from kvpool_router.slices import Expired, SliceSource
 from kvpool_router.targets import GROUP_LABEL, BadTargets, Endpoint, endpoints_from_slices, endpoints_from_static
 
 _log = logging.getLogger(__name__)
@@ -25,20 +26,6 @@ _BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STATIC_SECONDS = 1.0
 
 Publish = Callable[[Iterable[Endpoint]], None]
-
-
-class Expired(Exception):
-    """The watch's resourceVersion is too old (410): list again."""
-
-
-class SliceSource(Protocol):
-    """The API server as discovery needs it; dicts in the wire's own shape."""
-
-    async def list(self) -> tuple[list[dict[str, Any]], str]:
-        """All slices of the group and the list's resourceVersion."""
-
-    def watch(self, resource_version: str) -> AsyncIterator[dict[str, Any]]:
-        """Watch events after `resource_version` until the server ends the watch; raises Expired on 410."""
 
 
 class SliceDiscovery:

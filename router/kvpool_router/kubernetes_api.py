@@ -11,7 +11,7 @@ from kubernetes.aio import client
 from kubernetes.aio import config as kube_config
 
 from kvpool_router.config import Config
-from kvpool_router.discovery import Expired
+from kvpool_router.slices import Expired
 
 _REQUEST_SECONDS = 10.0
 _WATCH_SLACK_SECONDS = 15.0

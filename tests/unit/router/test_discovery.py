@@ -10,9 +10,10 @@ import pytest
 
 from kvpool_router import discovery
 from kvpool_router.config import load
-from kvpool_router.discovery import Expired, SliceDiscovery
+from kvpool_router.discovery import SliceDiscovery
 from kvpool_router.metrics import Metrics
 from kvpool_router.pool import TargetPool
+from kvpool_router.slices import Expired
 from kvpool_router.targets import Endpoint
 
 
