@@ -25,7 +25,8 @@ CARRIER_FOLDER = "/kvpool"
 LAUNCHER = f"{CARRIER_FOLDER}/kvpool_launch.py"
 _STARTUP_SECONDS = 3600
 """Loading weights and reserving huge segments takes many minutes; a broken start shows in the launcher's own line."""
-_DRAIN_MARGIN_SECONDS = 30
+_DRAIN_MARGIN_SECONDS = 45
+"""vLLM ends its workers and the store client unmounts its segment within this, after preStop."""
 
 
 def engine_labels(role: RolePlan, pairing: str) -> dict[str, str]:
