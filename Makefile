@@ -5,7 +5,7 @@ IN_VENV = VENV="$$($(DEV) venv dev)" && export PATH="$$VENV/bin:$$PATH" PYTHONPA
 SOURCES = operator connector router devcluster demo tools tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check generate format env lock images down
+.PHONY: help demo test faults check generate format env lock images down
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -16,6 +16,9 @@ demo: ## cluster up, chart installed, a pool and a group applied, completions th
 test: ## all test tiers: unit, api, cluster, node; ARGS="-k name" narrows
 	@$(DEV) build
 	@$(IN_VENV) && python -m pytest $(ARGS)
+
+faults: ## every scenario with each of its writes cut, refused or lost (a subset of this is in `make test`)
+	@$(IN_VENV) && KVPOOL_FAULTS=all python -m pytest tests/faults $(ARGS)
 
 check: ## lint, types, layers, generated files
 	@$(IN_VENV) && ruff format --check $(SOURCES) && ruff check $(SOURCES) && mypy && lint-imports --no-cache \

@@ -25,6 +25,7 @@ TIERS = {
     "devcluster": "devcluster",
     "engine": "engine",
     "api": "api",
+    "faults": "faults",  # before the cluster tier, whose operator would act in its namespaces
     "cluster": "cluster",
     "node": "node",
 }
