@@ -38,8 +38,12 @@ def _tier(path: Path) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order by tier, whatever the order of folders."""
-    items.sort(key=lambda item: _ORDER[_tier(item.path)])
+    """Order by tier; within one, tests with operators of their own before those that share the one for all."""
+
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        return _ORDER[_tier(item.path)], "operator" in getattr(item, "fixturenames", ())
+
+    items.sort(key=place)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -1,6 +1,6 @@
 """A namespaced installation: an operator whose account has no right outside the namespaces it watches.
 
-First of the tier by its name, before the operator that watches everything starts: what is written here, this one wrote.
+It runs before the operator that watches everything starts: what is written here, this one wrote.
 """
 
 from __future__ import annotations

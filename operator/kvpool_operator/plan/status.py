@@ -60,7 +60,8 @@ def update_available(outdated: Sequence[str]) -> Said:
         UPDATE_AVAILABLE,
         "True",
         Reason.RENDERING_CHANGED,
-        f"this operator version renders {', '.join(outdated)} differently; the next spec change applies it",
+        f"this operator version renders {', '.join(outdated)} differently; "
+        "`kubectl kvpool upgrade` or the next spec change applies it",
     )
 
 
