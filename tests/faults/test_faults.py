@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import user_api
+from tests.faults.conftest import record, user_api
 from tests.support.faulty_api import WRITES, Fault, Mode
 from tests.support.scenarios import SCENARIOS
 from tests.support.trial import Trial, UserApi, run_trial
@@ -47,7 +47,7 @@ def _faults(clean: Trial) -> list[Fault]:
 
 def _made(trial: Trial) -> Counter[tuple[str, str]]:
     """How often objects of each kind were created or deleted, by what took effect."""
-    return Counter((verb, kind) for verb, kind, _ in trial.api.effects if verb in ("create", "delete"))
+    return Counter((verb, kind) for verb, kind, _ in trial.effects() if verb in ("create", "delete"))
 
 
 async def _check(user: UserApi, name: str, fault: Fault, clean: Trial, clean_end: str) -> str | None:
@@ -84,7 +84,21 @@ async def test_a_fault_at_any_write_changes_nothing_in_the_end(
                 return await _check(user, name, fault, clean, clean_end)
 
         wrong = [problem for problem in await asyncio.gather(*(one(fault) for fault in chosen)) if problem]
+    record(name, len(clean.api.effects), Counter(fault.mode.value for fault in chosen))
     assert not wrong, f"{len(wrong)} of {len(chosen)}:\n" + "\n".join(wrong[:5])
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_two_operators_at_once_end_where_one_does(
+    quiet_cluster: Path, slots: asyncio.Semaphore, name: str
+) -> None:
+    """The Lease forbids it; should it happen all the same, nothing is made twice and nothing flaps for ever."""
+    async with user_api(quiet_cluster) as user:
+        async with slots:
+            clean, clean_end = await run_trial(user, SCENARIOS[name], None)
+            both, end = await run_trial(user, SCENARIOS[name], None, leaders=2)
+    assert end == clean_end, _first_difference(clean_end, end)
+    assert _made(both)["create", "Deployment"] == _made(clean)["create", "Deployment"]
 
 
 async def test_a_clean_run_is_the_same_twice(quiet_cluster: Path) -> None:

@@ -76,6 +76,8 @@ class Trial:
 
     user: UserApi
     api: FaultyAPI
+    second: FaultyAPI | None = None
+    """A second operator that acts at the same time, as when a Lease was taken over too early."""
     namespace: str = field(default_factory=lambda: f"fault-{uuid.uuid4().hex[:8]}")
     crashes: int = 0
 
@@ -91,16 +93,25 @@ class Trial:
     async def settle(self) -> None:
         """Let the operator and the stepper work until neither has anything to do."""
         for _ in range(MOST_PASSES):
-            before = len(self.api.effects)
-            failed = await self._operator_pass()
+            before = self.count()
+            operators = [api for api in (self.api, self.second) if api]
+            failed = any(await asyncio.gather(*(self._operator_pass(api) for api in operators)))
             moved = await self._step_workloads()
-            if not failed and not moved and len(self.api.effects) == before:
+            if not failed and not moved and self.count() == before:
                 return
         raise AssertionError(f"not at rest after {MOST_PASSES} passes: {self.api.effects[-10:]}")
 
-    async def _operator_pass(self) -> bool:
+    def count(self) -> int:
+        """Writes so far."""
+        return len(self.effects())
+
+    def effects(self) -> list[tuple[str, str, str]]:
+        """Every write of the operator, or of both, that took effect."""
+        return [*self.api.effects, *(self.second.effects if self.second else [])]
+
+    async def _operator_pass(self, api: FaultyAPI) -> bool:
         """Each object once, as a worker would; returns whether something must be tried again."""
-        context = Context(self.api, DEFAULTS, (self.namespace,), utc_now)
+        context = Context(api, DEFAULTS, (self.namespace,), utc_now)
         failed = False
         for kind, reconcile in (("KVPool", reconcile_pool), ("InferenceGroup", reconcile_group)):
             for obj in await self.user.list(kind, self.namespace):
@@ -160,9 +171,12 @@ def _essence(obj: Object) -> Object:
 Action = Callable[[Trial], Awaitable[None]]
 
 
-async def run_trial(user: UserApi, actions: tuple[Action, ...], fault: Fault | None) -> tuple[Trial, str]:
+async def run_trial(
+    user: UserApi, actions: tuple[Action, ...], fault: Fault | None, *, leaders: int = 1
+) -> tuple[Trial, str]:
     """Carry a scenario out; each action is followed by rest. Returns the trial and its end state."""
-    async with Trial(user, FaultyAPI(user, fault)) as trial:
+    second = FaultyAPI(user) if leaders == 2 else None
+    async with Trial(user, FaultyAPI(user, fault), second) as trial:
         for action in actions:
             await action(trial)
             await trial.settle()
