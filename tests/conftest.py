@@ -33,15 +33,16 @@ _ORDER = {tier: number for number, tier in enumerate(dict.fromkeys(TIERS.values(
 _seconds: dict[str, float] = dict.fromkeys(_ORDER, 0.0)
 
 
-def _tier(path: Path) -> str:
-    return TIERS[path.relative_to(REPOSITORY / "tests").parts[0]]
+def _tier(item: pytest.Item) -> str:
+    tier = TIERS[item.path.relative_to(REPOSITORY / "tests").parts[0]]
+    return "api" if tier == "unit" and item.get_closest_marker("cluster") else tier
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order by tier; within one, tests with operators of their own before those that share the one for all."""
 
     def place(item: pytest.Item) -> tuple[int, bool]:
-        return _ORDER[_tier(item.path)], "operator" in getattr(item, "fixturenames", ())
+        return _ORDER[_tier(item)], "operator" in getattr(item, "fixturenames", ())
 
     items.sort(key=place)
 

@@ -21,7 +21,7 @@ from tests.support.trial import Trial, UserApi, run_trial
 pytestmark = pytest.mark.cluster
 
 ALL = os.environ.get("KVPOOL_FAULTS") == "all"
-SAMPLE = 8
+SAMPLE = 5
 CRASHES = (Mode.CRASH_BEFORE, Mode.CRASH_AFTER)
 ANSWERS = (
     Mode.CONFLICT,

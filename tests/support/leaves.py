@@ -18,10 +18,11 @@ GROUP_BASE: Object = changed(
 
 _RESOURCES = {"requests": {"cpu": "3"}}
 _LIMITS = {"limits": {"memory": "64Gi"}}
+_TERM = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
 _PLACEMENTS: tuple[tuple[str, Any], ...] = (
     ("nodeSelector", {"zone": "a"}),
     ("tolerations", [{"operator": "Exists"}]),
-    ("affinity", {"nodeAffinity": {}}),
+    ("affinity", {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]}}}),
     ("priorityClassName", "system-cluster-critical"),
     ("schedulerName", "other"),
     ("runtimeClassName", "runc"),
@@ -72,7 +73,6 @@ GROUP_LEAVES: tuple[Row, ...] = (
     ("spec__kv__decodePuts", True, True),
     ("spec__kv__decodeLoads", True, True),
     ("spec__roles__0__name", "first", True),
-    ("spec__roles__0__replicas", 2, True),
     ("spec__roles__0__initialReplicas", 1, False),
     ("spec__roles__0__image", "engine:3", True),
     ("spec__roles__0__segmentSize", "30Gi", True),
@@ -93,7 +93,15 @@ GROUP_LEAVES: tuple[Row, ...] = (
     ("spec__rollout__drainSeconds", 30, True),
     ("spec__paused", True, False),
 )
-# Leaves that cannot change, or whose other value is another row's.
-NEVER_CHANGED = frozenset(
-    {"spec.backend", "spec.hardware.link", "spec.poolRef.name", "spec.roles[].type", "spec.model.source.type"}
+# Leaves that cannot change, whose other value is another row's, or that leave their mark by design: a number of
+# replicas stays with the InferenceRole when the group lets go of it (a scenario of its own).
+NOT_HERE = frozenset(
+    {
+        "spec.backend",
+        "spec.hardware.link",
+        "spec.poolRef.name",
+        "spec.roles[].type",
+        "spec.roles[].replicas",
+        "spec.model.source.type",
+    }
 )
