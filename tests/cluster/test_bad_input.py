@@ -93,6 +93,20 @@ def test_what_the_api_server_refuses_in_a_child_is_said(world: World) -> None:
     world.wait_ready(mixed_group())
 
 
+def test_an_edit_that_the_api_server_refuses_disturbs_nothing(world: World) -> None:
+    world.apply(pool(), mixed_group())
+    world.wait_ready(mixed_group())
+    running = world.pods("mixed")
+    world.apply(changed(mixed_group(), spec__roles__0__placement={"affinity": {"nodeAffinity": "near"}}))
+    stalled = world.wait_condition("InferenceGroup", "qwen", "Stalled", "True")
+    assert stalled["reason"] == "InvalidSpec"
+    assert "nodeAffinity" in stalled["message"]
+    assert world.pods("mixed") == running
+    world.apply(mixed_group())
+    world.wait_ready(mixed_group())
+    assert world.pods("mixed") == running
+
+
 def test_a_pause_writes_nothing_until_it_ends(world: World) -> None:
     world.apply(pool(), mixed_group())
     world.wait_ready(mixed_group())

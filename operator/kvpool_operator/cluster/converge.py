@@ -88,7 +88,7 @@ async def ensure_child(
     except (ConflictError, NotFoundError) as error:
         raise ObserveAgainError(f"{kind} {name}: {error}") from error
     except InvalidError as error:
-        if _is_stale(error):
+        if error.is_about("metadata.uid"):  # deleted and made anew meanwhile
             raise ObserveAgainError(f"{kind} {name}: {error}") from error
         raise
     outcome.written.append(f"apply {kind} {name}")
@@ -145,20 +145,17 @@ async def _adopt_created_fields(api: ClusterAPI, observed: Object) -> None:
             and entry.get("operation") == "Update"
             and not entry.get("subresource")
         ):
-            meta = observed["metadata"]
-            await api.json_patch(
-                observed["kind"],
-                meta["namespace"],
-                meta["name"],
-                [
-                    {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
-                    {"op": "replace", "path": f"/metadata/managedFields/{index}/operation", "value": "Apply"},
-                ],
-            )
+            await _become_apply(api, observed, index)
             return
 
 
-def _is_stale(error: InvalidError) -> bool:
-    """422 for a uid that is another's by now, or for a failed JSON-patch test (which has no details)."""
-    fields = {cause.get("field") for cause in error.causes()}
-    return "metadata.uid" in fields or not error.details or "the server rejected our request" in error.message
+async def _become_apply(api: ClusterAPI, observed: Object, index: int) -> None:
+    meta = observed["metadata"]
+    patch = [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
+        {"op": "replace", "path": f"/metadata/managedFields/{index}/operation", "value": "Apply"},
+    ]
+    try:
+        await api.json_patch(observed["kind"], meta["namespace"], meta["name"], patch)
+    except InvalidError as error:  # the test failed: somebody wrote meanwhile
+        raise ObserveAgainError(f"{observed['kind']} {meta['name']}: {error}") from error

@@ -20,6 +20,10 @@ class ApiError(Exception):
         """The single complaints of the answer."""
         return list(self.details.get("causes") or [])
 
+    def is_about(self, field: str) -> bool:
+        """Whether one of them names this field."""
+        return any(cause.get("field") == field for cause in self.causes())
+
 
 class NotFoundError(ApiError):
     """There is no such object."""

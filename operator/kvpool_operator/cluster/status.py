@@ -27,7 +27,7 @@ async def write_status(api: ClusterAPI, observed: Object, status: Mapping[str, A
     except (ConflictError, NotFoundError) as error:
         raise ObserveAgainError(f"status of {observed['kind']} {meta['name']}: {error}") from error
     except InvalidError as error:
-        if any(cause.get("field") == "metadata.uid" for cause in error.causes()):
+        if error.is_about("metadata.uid"):
             raise ObserveAgainError(str(error)) from error
         raise
     return True
