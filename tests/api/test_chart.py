@@ -84,7 +84,7 @@ def test_the_chart_has_no_lint(helm: Program) -> None:
 
 def test_an_installed_operator_is_ready_and_the_crds_are_served(kubectl: Kubectl, release: Release) -> None:
     found = kubectl.get_json("deployment", release.operator, release.namespace)
-    assert found["status"]["readyReplicas"] == 1
+    assert found["status"]["readyReplicas"] == found["spec"]["replicas"] == 2
     for kind in KINDS:
         assert kubectl.get_json("crd", kind.crd_name)["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
