@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.console import Console, DemoError, Tools, devcluster, wait_for
-from demo.engines import complete, forwarded, pool_hit_tokens, reset_prefix_cache
+from demo.engines import complete, forwarded, pool_hit_tokens, ready_roles, reset_prefix_cache
 
 NAMESPACE = "demo"
 POOL_FILE, GROUP_FILE = "samples/demo-pool.yaml", "samples/demo-group.yaml"
@@ -121,13 +121,18 @@ def _ask(console: Console, tools: Tools) -> None:
                 hits = _hits(tools)
                 gained = {role: hits[role] - before[role] for role in hits}
                 console.say(f"   {attempt}: {answers[-1]!r}")
-                console.say(f"   tokens taken from the pool: {gained} ({'vllm:external_prefix_cache_hits_total'})")
+                console.say(f"   tokens taken from the pool: {gained} (vllm:external_prefix_cache_hits_total)")
                 before = hits
                 for pod in [*_engine_pods(tools, "prefill"), *_engine_pods(tools, "decode")]:
                     with forwarded(tools, pod, 8000, NAMESPACE) as engine:
                         reset_prefix_cache(engine)
                 console.say("   the engines' own prefix caches are emptied: what comes now can only be the pool's")
         _check_answers(answers, expected.text, gained)
+
+
+def _engines_missing(router: str) -> str:
+    missing = {"Prefill", "Decode"} - ready_roles(router)
+    return f"the router has not heard of {', '.join(sorted(missing))} engines yet" if missing else ""
 
 
 def _hits(tools: Tools) -> dict[str, int]:

@@ -50,6 +50,13 @@ def complete(url: str, model: str, prompt: str, tokens: int = 24) -> Answer:
     return Answer(answer["choices"][0]["text"], answer["usage"]["prompt_tokens"])
 
 
+def ready_roles(url: str) -> set[str]:
+    """Types of the roles of which the router has a ready engine."""
+    with urllib.request.urlopen(f"{url}/targets", timeout=10) as answer:
+        targets = json.loads(answer.read())["targets"]
+    return {target["roleType"] for target in targets if target["phase"] == "Ready"}
+
+
 def reset_prefix_cache(url: str) -> None:
     """Empty an engine's own prefix cache (its development mode): the next hit can only come from the pool."""
     _post(f"{url}/reset_prefix_cache", {})

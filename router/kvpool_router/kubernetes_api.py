@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 from kubernetes.aio import client
 from kubernetes.aio import config as kube_config
 
@@ -52,13 +51,12 @@ class KubernetesSlices:
 
     async def watch(self, resource_version: str) -> AsyncIterator[dict[str, Any]]:
         """Events after `resource_version` until the server ends the watch."""
-        limit = aiohttp.ClientTimeout(total=self._watch_seconds + _WATCH_SLACK_SECONDS)
         response = await self._get(
             watch=True,
             resource_version=resource_version,
             allow_watch_bookmarks=True,
             timeout_seconds=self._watch_seconds,
-            _request_timeout=limit,
+            _request_timeout=self._watch_seconds + _WATCH_SLACK_SECONDS,  # the client takes floats alone
         )
         try:
             async for line in _lines(response):

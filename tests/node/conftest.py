@@ -126,6 +126,8 @@ def serving(installed: None, node_kubectl: Kubectl) -> Serving:
     serving = Serving(node_kubectl, RouterClient(f"http://{service}:8000"), expected)
     serving.wait_ready("kvpool", "demo")
     serving.wait_ready("inferencegroup", "demo")
+    both = {"Prefill", "Decode"}
+    node_kubectl.wait_for("the router to have heard of both roles", lambda: serving.router.ready_roles() == both)
     return serving
 
 

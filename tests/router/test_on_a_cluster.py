@@ -87,3 +87,8 @@ async def test_targets_follow_the_slices_that_the_cluster_makes(
         await until("no target to be ready", ready(0))
         await do("delete", "service", "engine")
         await until("no target to be left", lambda targets: targets == [])
+
+        async with client.get(f"http://127.0.0.1:{router.port}/metrics") as response:
+            relists = [line for line in (await response.text()).splitlines() if "discovery_relists_total{" in line]
+        # One list, and the watch carried all the rest: lists that follow failures would have hidden a broken watch.
+        assert relists == ['kvpool_router_discovery_relists_total{reason="start"} 1.0']

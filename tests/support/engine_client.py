@@ -27,6 +27,12 @@ class RouterClient:
         body = {"model": "demo", "prompt": prompt, "max_tokens": tokens, "temperature": 0}
         return str(json.loads(_post(f"{self.url}/v1/completions", body, timeout))["choices"][0]["text"])
 
+    def ready_roles(self) -> set[str]:
+        """Types of the roles of which the router has a ready engine."""
+        with urllib.request.urlopen(f"{self.url}/targets", timeout=10) as answer:
+            targets = json.loads(answer.read())["targets"]
+        return {target["roleType"] for target in targets if target["phase"] == "Ready"}
+
     def stream(self, prompt: str, tokens: int = 24) -> tuple[str, int]:
         """Text and number of events of a streamed completion."""
         body = {"model": "demo", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True}
