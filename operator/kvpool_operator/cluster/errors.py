@@ -62,12 +62,18 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
+_UNTYPED_PATCH = "failed to create typed patch object"
+"""How the API server (1.35) answers an apply with a value of the wrong type: as a 500 without a reason."""
+
+
 def error_from_status(status: int, body: Mapping[str, Any]) -> ApiError:
     """The exception for an HTTP status and the Status object in its body."""
     reason = str(body.get("reason") or "")
     message = str(body.get("message") or "no message")
     if status == 409:
         kind: type[ApiError] = AlreadyExistsError if reason == "AlreadyExists" else ConflictError
+    elif status == 500 and message.startswith(_UNTYPED_PATCH):
+        kind = InvalidError
     else:
         kind = _BY_STATUS.get(status, TransientError if status >= 500 else ApiError)
     return kind(status, reason, message, body.get("details"))
