@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ def _ask(console: Console, tools: Tools) -> None:
         before = _hits(tools)
         answers = []
         with forwarded(tools, "service/demo-router", 8000, NAMESPACE) as url:
+            wait_for(console, "the router", partial(_engines_missing, url), READY_SECONDS)
             console.command(f'curl {url}/v1/completions -d \'{{"model": "demo", "prompt": "the quick ..."}}\'')
             for attempt in ("first", "second"):
                 answers.append(complete(url, "demo", PROMPT).text)

@@ -10,11 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from kubernetes.aio import config
-from kubernetes.aio.client.api_client import ApiClient
-from kubernetes.aio.client.configuration import Configuration
 
 from tests.conftest import REPOSITORY, devcluster
+from tests.support.counting_api import api_client
 from tests.support.trial import UserApi
 
 AT_A_TIME = 8
@@ -66,9 +64,7 @@ def _page() -> str:
 @asynccontextmanager
 async def user_api(kubeconfig: Path) -> AsyncIterator[UserApi]:
     """A port to the cluster for everybody but the operator."""
-    configuration = Configuration()
-    await config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
-    async with ApiClient(configuration=configuration) as client:
+    async with api_client(kubeconfig) as client:
         yield UserApi(client)
 
 

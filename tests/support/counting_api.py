@@ -52,9 +52,16 @@ class CountingAPI:
 
 
 @asynccontextmanager
-async def counting_api(kubeconfig: Path) -> AsyncIterator[CountingAPI]:
-    """A counting port to the cluster of a kubeconfig."""
+async def api_client(kubeconfig: Path) -> AsyncIterator[ApiClient]:
+    """The official client on the cluster of a kubeconfig."""
     configuration = Configuration()
     await config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
     async with ApiClient(configuration=configuration) as client:
+        yield client
+
+
+@asynccontextmanager
+async def counting_api(kubeconfig: Path) -> AsyncIterator[CountingAPI]:
+    """A counting port to the cluster of a kubeconfig."""
+    async with api_client(kubeconfig) as client:
         yield CountingAPI(KubernetesAPI(client))

@@ -12,7 +12,6 @@ from tests.support.kubectl import Kubectl, Program
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "kvpool"
 _RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
-ACCOUNT = "kvpool-operator"
 
 
 def operator_kubeconfig(

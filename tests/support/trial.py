@@ -17,7 +17,7 @@ from typing import Any
 from kvpool_operator.app.main import utc_now
 from kvpool_operator.cluster.api import KubernetesAPI
 from kvpool_operator.cluster.errors import ApiError, ObserveAgainError
-from kvpool_operator.cluster.resources import GROUP_CHILDREN, POOL_CHILDREN
+from kvpool_operator.cluster.resources import GROUP_CHILDREN, POOL_CHILDREN, resource_of
 from kvpool_operator.plan.facts import Defaults
 from kvpool_operator.reconcile.context import Context
 from kvpool_operator.reconcile.group import reconcile_group
@@ -62,8 +62,6 @@ class UserApi(KubernetesAPI):
         return True
 
     async def _request_object(self, verb: str, body: Mapping[str, Any], subresource: str | None = None) -> Object:
-        from kvpool_operator.cluster.resources import resource_of
-
         meta = body["metadata"]
         return await self._request(
             verb, resource_of(body), meta["namespace"], meta["name"], subresource=subresource, body=body

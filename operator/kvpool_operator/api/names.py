@@ -15,7 +15,6 @@ MANAGED_BY = "kvpool"
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 
 DESIRED_HASH = f"{DOMAIN}/desired-hash"
-TEMPLATE_HASH = f"{DOMAIN}/template-hash"
 UPGRADE_ANNOTATION = f"{DOMAIN}/upgrade"
 
 FIELD_MANAGER = "kvpool-operator"

@@ -21,7 +21,6 @@ class Reason(StrEnum):
     PROGRESSING = ("Progressing", "Children are being written or pods are not ready yet; the message names them.")
     PAUSED = ("Paused", "spec.paused is set: nothing is written until it is cleared.")
     SCALED_TO_ZERO = ("ScaledToZero", "A role has no replicas, so the group cannot answer; scale it up to serve.")
-    DELETING = ("Deleting", "The object is being deleted; its children go with it.")
     AS_DESIRED = ("AsDesired", "Nothing to report for this condition.")
     POOL_NOT_FOUND = ("PoolNotFound", "spec.poolRef names a KVPool that does not exist.")
     POOL_STALLED = ("PoolStalled", "The pool that spec.poolRef names has an invalid spec itself; mend it first.")
@@ -33,7 +32,6 @@ class Reason(StrEnum):
     MISALIGNED_SEGMENT = ("MisalignedSegment", "The segment is not a whole multiple of what the hardware needs.")
     MANAGED_ENV = ("ManagedVariable", "A variable that the pool or the hardware decides is set by hand.")
     MANAGED_ARGUMENT = ("ManagedArgument", "An engine argument that the operator renders is set by hand.")
-    NO_PROGRESS = ("NoProgress", "Pods of a new revision do not become ready; the old ones keep serving meanwhile.")
     FOREIGN_OBJECT = ("ForeignObject", "An object with a child's name belongs to someone else; it is left alone.")
     INVALID_SPEC = ("InvalidSpec", "The API server refused a child; the message is its answer.")
     RENDERING_CHANGED = (

@@ -33,7 +33,6 @@ class EnginePlan:
     args: tuple[str, ...]
     env: tuple[Mapping[str, Any], ...]
     port: int
-    hardware: str
     devices: Mapping[str, int]
     pool_memory: int
     """Bytes that the ranks of one pod give to the pool and to its buffers."""
@@ -61,7 +60,6 @@ def plan_engine(spec: InferenceGroupSpec, role: RoleSpec, pool: ResolvedPool, de
         args=_args(spec, role),
         env=_env(spec, role, pool, contract),
         port=spec.engine.port or DEFAULT_ENGINE_PORT,
-        hardware=hardware.name,
         devices={resource: devices} if resource else {},
         pool_memory=devices * (contract.segment_bytes + buffer),
         shared_memory=hardware.shared_memory,
